@@ -24,6 +24,7 @@
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
+#include "shardwise/pipeline/known_schedules.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/optimizer.hpp"
 #include "shardwise/train/sgd.hpp"
@@ -390,10 +391,13 @@ TEST_CASE("sums in backward that differ between ranks are told on each") {
 TEST_CASE("a pipeline of processes trains as one of threads, on 2 stages of 2 ranks") {
   if (testing::World::get().lacks(4)) return;
   MeshRanks<MpiCommunicator> ranks(MpiCommunicator(MPI_COMM_WORLD), {.pipeline = 2, .tensor = 2});
-  const std::vector<double> here = testing::pipeline_steps(ranks);
+  Reference backend;
+  const std::vector<double> here = testing::pipeline_steps(backend, ranks, zero_bubble_h1(2, 3));
   std::vector<std::vector<double>> of_threads(4);
   run_mesh({.pipeline = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& threads) {
-    of_threads[static_cast<std::size_t>(threads.rank())] = testing::pipeline_steps(threads);
+    Reference own;
+    of_threads[static_cast<std::size_t>(threads.rank())] =
+        testing::pipeline_steps(own, threads, zero_bubble_h1(2, 3));
   });
   const std::vector<double>& there = of_threads[static_cast<std::size_t>(ranks.rank())];
   REQUIRE(here.size() == there.size());
@@ -403,6 +407,21 @@ TEST_CASE("a pipeline of processes trains as one of threads, on 2 stages of 2 ra
 TEST_CASE("stages whose parameters are gathered ahead have the bits of those that wait for them") {
   if (testing::World::get().lacks(4)) return;
   MeshRanks<MpiCommunicator> ranks(MpiCommunicator(MPI_COMM_WORLD), {.pipeline = 2, .data = 2});
-  CHECK(testing::pipeline_steps(ranks, Keep::all_over_data, true) ==
-        testing::pipeline_steps(ranks, Keep::all_over_data));
+  Reference backend;
+  const auto steps = [&](bool gathers_ahead) {
+    return testing::pipeline_steps(backend, ranks, zero_bubble_h1(2, 3),
+                                   {.keep = Keep::all_over_data, .gathers_ahead = gathers_ahead});
+  };
+  CHECK(steps(true) == steps(false));
+}
+
+TEST_CASE("stages that sum gradients in backward have the bits of those that sum them after it") {
+  if (testing::World::get().lacks(4)) return;
+  MeshRanks<MpiCommunicator> ranks(MpiCommunicator(MPI_COMM_WORLD), {.pipeline = 2, .data = 2});
+  Reference backend;
+  const auto steps = [&](bool sums_in_backward) {
+    return testing::pipeline_steps<testing::in_four_stages, 2>(
+        backend, ranks, interleaved_one_f_one_b(2, 4, 2), {.sums_in_backward = sums_in_backward});
+  };
+  CHECK(steps(true) == steps(false));
 }

@@ -2,7 +2,9 @@
 // are numbers, their memory is that of the host, a stream is a thread, ranks are threads of one
 // process. Calls do nothing but what nccl.h and CUDA's documentation promise: collectives are put
 // on a stream and wait there for the other ranks, sends for their receivers, and abort ends the
-// wait. A stream that is captured does nothing; a graph that is launched does on one stream what
+// wait. Two ranks connect at the first message between them, and until then the call of each is in
+// progress. Calls that would not end on GPUs, or end with wrong numbers, end the process. A stream
+// that is captured does nothing; a graph that is launched does on one stream what
 // was captured on all.
 
 #include "nccl/stand_in.hpp"
@@ -140,7 +142,13 @@ struct Board {
   int joined = 0;
   std::map<std::size_t, Slot> slots;
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> messages;
+  std::set<std::pair<int, int>> senders, receivers;  ///< pairs of which that side has connected
 };
+
+[[noreturn]] void refuse(const char* why) {
+  std::fprintf(stderr, "stand-in: %s\n", why);
+  std::abort();
+}
 
 struct Rank {
   std::shared_ptr<Board> board;
@@ -277,10 +285,7 @@ void collective(Rank& rank, std::size_t number, const Op& op) {
   rank.board->changed.notify_all();
   if (!rank.wait(lock, [&] { return slot.arrived == rank.board->size; })) return;
   for (const Op& other : slot.ops)
-    if (!same_call(other, op)) {
-      std::fprintf(stderr, "stand-in: ranks made different calls\n");
-      std::abort();
-    }
+    if (!same_call(other, op)) refuse("ranks made different calls");
   const std::vector<std::byte> result = outcome(rank, slot.ops);
   ++slot.left;
   rank.board->changed.notify_all();
@@ -303,6 +308,8 @@ void messages(Rank& rank, const std::vector<Op>& ops) {
     if (op.kind != Op::recv) continue;
     auto& incoming = rank.board->messages[{op.peer, rank.number}];
     if (!rank.wait(lock, [&] { return !incoming.empty(); })) return;
+    if (incoming.front()->bytes != op.count * size_of(op.type))
+      refuse("a message is received with another size than it has");
     std::memcpy(op.out, incoming.front()->data, op.count * size_of(op.type));
     incoming.front()->is_taken = true;
     incoming.pop_front();
@@ -320,6 +327,7 @@ struct ncclComm {
   std::size_t split_number = 0;
   int color = 0;
   bool is_connected = false;
+  std::vector<std::pair<int, int>> connecting{};  ///< pairs that wait for their other side
   int turns = 0;
   ncclResult_t broken = ncclSuccess;
 };
@@ -335,6 +343,27 @@ thread_local int group_depth = 0;
 thread_local std::vector<Issued> grouped;
 thread_local bool group_split = false;
 
+/// The first message of a pair connects it.
+void connect(ncclComm& comm, const std::vector<Op>& messages) {
+  Board& board = *comm.rank->board;
+  const std::lock_guard lock(board.mutex);
+  for (const Op& op : messages) {
+    const bool is_sender = op.kind == Op::send;
+    const int here = comm.rank->number;
+    const std::pair pair = is_sender ? std::pair(here, op.peer) : std::pair(op.peer, here);
+    if ((is_sender ? board.senders : board.receivers).insert(pair).second)
+      comm.connecting.push_back(pair);
+  }
+}
+bool is_connecting(ncclComm& comm) {
+  Board& board = *comm.rank->board;
+  const std::lock_guard lock(board.mutex);
+  std::erase_if(comm.connecting, [&](const auto& pair) {
+    return board.senders.contains(pair) && board.receivers.contains(pair);
+  });
+  return !comm.connecting.empty();
+}
+
 ncclResult_t flush() {
   std::vector<Issued> all = std::move(grouped);
   grouped.clear();
@@ -346,9 +375,12 @@ ncclResult_t flush() {
   std::vector<Op> sends;
   std::vector<Op> collectives;
   for (const Issued& one : all) {
+    // Two communicators run one after another, in an order that is not the caller's.
+    if (one.comm != all[0].comm) refuse("one group call has several communicators");
     const bool is_message = one.op.kind == Op::send || one.op.kind == Op::recv;
     (is_message ? sends : collectives).push_back(one.op);
   }
+  connect(*all[0].comm, sends);
   all[0].stream->push_made([rank, sends, collectives]() -> Task {
     const std::size_t first = rank->issued;
     rank->issued += collectives.size();
@@ -362,7 +394,7 @@ ncclResult_t flush() {
     };
   });
   all[0].comm->turns = stand_in::progress_turns;
-  return all[0].comm->turns > 0 ? ncclInProgress : ncclSuccess;
+  return all[0].comm->turns > 0 || is_connecting(*all[0].comm) ? ncclInProgress : ncclSuccess;
 }
 
 ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, const Op& op) {
@@ -465,6 +497,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
       *result = ncclInProgress;
   } else if (comm->turns > 0) {
     --comm->turns;
+    *result = ncclInProgress;
+  } else if (is_connecting(*comm)) {
     *result = ncclInProgress;
   }
   return ncclSuccess;

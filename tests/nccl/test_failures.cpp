@@ -24,8 +24,6 @@ using testing::run_nccl_ranks;
 using testing::soon;
 using testing::Stream;
 
-namespace {}  // namespace
-
 TEST_CASE("nccl: a rank that stays away ends the others by the time-out, with all that they need") {
   const int aborted = stand_in::aborted;
   const auto began = std::chrono::steady_clock::now();
@@ -55,6 +53,19 @@ TEST_CASE("nccl: a rank that stays away ends the others by the time-out, with al
   CHECK(std::chrono::steady_clock::now() - began < 5s);
   CHECK(nothing_is_left());
   CHECK(stand_in::aborted - aborted == 2);
+}
+
+TEST_CASE("nccl: two ranks that both send before they receive end by the time-out") {
+  run_nccl_ranks(2, 200ms, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
+    std::vector<float> data(2);
+    const auto meet = [&] {
+      nccl.send(std::span<const float>(data), 1 - nccl.rank());
+      nccl.receive(std::span(data), 1 - nccl.rank());
+      nccl.wait();
+    };
+    check_mentions(error_of(meet), {"was not done within 200 ms"});
+  });
+  CHECK(nothing_is_left());
 }
 
 TEST_CASE("nccl: an abort reaches the groups made by split, and the group that they were made of") {

@@ -10,8 +10,10 @@
 #include "nccl/stand_in.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/mesh_ranks.hpp"
+#include "shardwise/pipeline/known_schedules.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
+#include "support/pipeline_steps.hpp"
 #include "support/steps_on_mesh.hpp"
 #include "unit/far_train/machine.hpp"
 #include "unit/far_train/ten_steps.hpp"
@@ -53,4 +55,43 @@ TEST_CASE("nccl: ranks of a mesh that keep all, or a share of it, and sum beside
       CHECK(steps_on_mesh(gpu, ranks, keep) == steps_on_mesh(near, near_ranks, keep));
   });
   CHECK(nothing_is_left());
+}
+
+namespace {
+
+/// Steps over NCCL with these schedules are those over threads by GPipe with two stages.
+template <auto Cut, std::size_t Chunks = 1>
+void check_pipeline(const std::vector<PipelineSchedule>& schedules) {
+  constexpr mesh sizes{.pipeline = 2, .tensor = 2};
+  stand_in::some_at_once = false;
+  run_nccl_ranks(sizes.size(), 20s, [&](NcclCommunicator& nccl, ThreadCommunicator& threads) {
+    MeshRanks<ThreadCommunicator> near_ranks(threads, sizes);
+    Reference near;
+    MeshRanks<NcclCommunicator> ranks(nccl, sizes);
+    HostGpu gpu(nccl.stream());
+    for (const PipelineSchedule& schedule : schedules) {
+      auto expected = pipeline_steps(near, near_ranks, gpipe(2, schedule.micro_batches()));
+      auto told = pipeline_steps<Cut, Chunks>(gpu, ranks, schedule);
+      if (Chunks > 1) {  // other parameters are on the rank; the losses are those of all
+        expected.resize(3);
+        told.resize(3);
+      }
+      CHECK(told == expected);
+    }
+  });
+  CHECK(!stand_in::some_at_once);
+  CHECK(nothing_is_left());
+}
+
+}  // namespace
+
+TEST_CASE("nccl: pipelines of every schedule") {
+  using enum PipelineWork;
+  PipelineSchedule own(3);  // the last rank goes backward as late as it can
+  own.add_rank(
+      {{forward, 0}, {forward, 1}, {backward, 0}, {forward, 2}, {backward, 1}, {backward, 2}});
+  own.add_rank(
+      {{forward, 0}, {forward, 1}, {backward, 0}, {backward, 1}, {forward, 2}, {backward, 2}});
+  check_pipeline<after_relu>({one_f_one_b(2, 3), zero_bubble_h1(2, 3), own});
+  check_pipeline<in_four_stages, 2>({interleaved_one_f_one_b(2, 4, 2)});
 }

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -32,6 +33,7 @@
 #include "shardwise/pipeline/evaluate.hpp"
 #include "shardwise/pipeline/known_schedules.hpp"
 #include "shardwise/pipeline/message_plan.hpp"
+#include "shardwise/pipeline/overlapped_sums.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/schedule_run.hpp"
 #include "shardwise/pipeline/stage.hpp"
@@ -129,49 +131,85 @@ Result on_one_rank(std::size_t samples, std::optional<double> norm = {}) {
   return result;
 }
 
-/// OverlappedSums of a model, and how often a step begins and ends them.
+/// How often steps begin and end sums in backward, and whether gradients were sums after each end.
+struct SeenSums {
+  int begun = 0, ended = 0;
+  bool are_summed = true;
+};
+
+/// The sums of a model, and what is seen of them.
 template <class M>
 struct WatchedSums final : SumsMeanwhile {
-  explicit WatchedSums(M& of) : model(of), sums(of) {}
+  WatchedSums(M& of, SumsOfModels& all, SeenSums& noted)
+      : model(of), sums(*all.of(&of.run())), seen(noted) {}
 
   void begin(detail::Shares& shares) override {
-    ++begun;
+    ++seen.begun;
     sums.begin(shares);
   }
   void written(std::span<const ParameterSlot>) override {}
   void end() override {
-    ++ended;
+    ++seen.ended;
     sums.end();
-    is_summed = is_summed && model.run().gradients != GradientState::summands;
+    seen.are_summed = seen.are_summed && model.run().gradients != GradientState::summands;
   }
   void discard() noexcept override { sums.discard(); }
-  bool is_of(const void* run) const override { return sums.is_of(run); }
+  SumsMeanwhile* of(const void* run) override { return sums.of(run) == nullptr ? nullptr : this; }
 
   M& model;
-  OverlappedSums<M> sums;
-  int begun = 0, ended = 0;
-  bool is_summed = true;  // after each step
+  SumsMeanwhile& sums;
+  SeenSums& seen;
+};
+
+/// Those of all stages of a rank.
+struct WatchedSumsOfStages final : SumsOfModels {
+  template <class Stages>
+  WatchedSumsOfStages(Stages& stages, SumsOfModels& all, SeenSums& seen) {
+    stages.for_each([&]<class Stage>(Stage& stage) {
+      each.push_back(
+          std::make_unique<WatchedSums<typename Stage::model_type>>(stage.model(), all, seen));
+    });
+  }
+  SumsMeanwhile* of(const void* run) override {
+    for (const auto& one : each)
+      if (one->of(run) != nullptr) return one.get();
+    return nullptr;
+  }
+
+  std::vector<std::unique_ptr<SumsMeanwhile>> each{};
 };
 
 /// Parameters of this rank after steps whose sums begin in backward, or do not.
-template <auto Cut, class Layers>
+template <auto Cut, class Layers, std::size_t Chunks = 1>
 Parameters train_summing(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& schedule,
                          const std::vector<std::size_t>& sizes, Keep keep, bool in_backward) {
   Parameters result;
-  on_pipeline_stage<Ctx, Cut>(Layers{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
-    auto& model = stage.model();
-    model.set_bucket_bytes(100);
-    Optimizer optimizer(model, rule, keep);
-    WatchedSums sums(model);
-    const MicroBatches batches(sizes, stage.place());
+  const auto train = [&](auto& stages, auto& optimizer, SumsOfModels& sums) {
+    SeenSums seen;
+    WatchedSumsOfStages watched(stages, sums, seen);
+    stages.for_each([](auto& stage) { stage.model().set_bucket_bytes(100); });
+    const MicroBatches batches(sizes, stages.place());
     for (int step = 0; step < steps; ++step)
-      train_pipeline_step(stage, schedule, batches.inputs, batches.targets, CrossEntropy{},
-                          optimizer, {.clip_norm = 0.25, .overlap = in_backward ? &sums : nullptr});
-    CHECK(sums.begun == (in_backward ? steps : 0));
-    CHECK(sums.ended == sums.begun);
-    CHECK(sums.is_summed);
-    collect(model, result);
-  });
+      train_pipeline_step(stages, schedule, batches.inputs, batches.targets, CrossEntropy{},
+                          optimizer,
+                          {.clip_norm = 0.25, .overlap = in_backward ? &watched : nullptr});
+    CHECK(seen.begun == (in_backward ? steps * static_cast<int>(Chunks) : 0));
+    CHECK(seen.ended == seen.begun);
+    CHECK(seen.are_summed);
+    stages.for_each([&](auto& stage) { collect(stage.model(), result); });
+  };
+  on_pipeline_stage<Ctx, Cut, Ends<Invariant, Invariant>, Chunks>(
+      Layers{}, ranks, Seed{5}, shape_of(1), [&](auto& stages) {
+        if constexpr (Chunks == 1) {
+          Optimizer optimizer(stages.model(), rule, keep);
+          OverlappedSums sums(stages.model());
+          train(stages, optimizer, sums);
+        } else {
+          PipelineOptimizer optimizer(stages, rule, keep);
+          PipelineOverlappedSums sums(stages);
+          train(stages, optimizer, sums);
+        }
+      });
   return result;
 }
 
@@ -649,6 +687,15 @@ TEST_CASE("stages that sum in their last backward train with the bits of others"
         };
         CHECK(train_so(true) == train_so(false));
       });
+  for (const PipelineSchedule& schedule :
+       {interleaved_one_f_one_b(2, 4, 2), chunk_after_chunk(2, 4, 2)})
+    for (const Keep keep : {Keep::whole, Keep::state_over_data})
+      run_mesh({.pipeline = 2, .data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+        const auto train_so = [&](bool in_backward) {
+          return train_summing<in_tied, Tied, 2>(ranks, schedule, {3, 1, 4, 2}, keep, in_backward);
+        };
+        CHECK(train_so(true) == train_so(false));
+      });
 }
 
 TEST_CASE("a pipeline has the bits of a Step with the same batches and segments, in bf16") {
@@ -968,7 +1015,7 @@ TEST_CASE("gradients that overflow in some stages make all stages skip the step"
   });
 }
 
-TEST_CASE("sums in backward are refused where a rank has several stages") {
+TEST_CASE("sums of one stage are refused where a rank has several") {
   run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     on_two_stages<apart>(Small{}, ranks, Seed{5}, [&](auto& chunks) {
       PipelineOptimizer optimizer(chunks, rule);
@@ -980,8 +1027,8 @@ TEST_CASE("sums in backward are refused where a rank has several stages") {
                                              batches.inputs, batches.targets, CrossEntropy{},
                                              optimizer, {.overlap = &sums});
                        }),
-                       "pipeline: the option overlap sums the gradients of one model, and each "
-                       "rank has several stages"));
+                       "in a pipeline with several stages on each rank the "
+                       "PipelineOverlappedSums of all of them"));
       });
     });
   });

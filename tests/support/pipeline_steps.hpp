@@ -1,5 +1,5 @@
 #pragma once
-// Steps of training of a pipeline of two stages, on any ranks.
+// Steps of training of a pipeline, on any ranks and with any backend.
 
 #include <array>
 #include <cstddef>
@@ -10,62 +10,102 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/backend/reference.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/prefetched_parameters.hpp"
 #include "shardwise/pipeline/cut.hpp"
-#include "shardwise/pipeline/known_schedules.hpp"
+#include "shardwise/pipeline/optimizer.hpp"
+#include "shardwise/pipeline/overlapped_sums.hpp"
+#include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/stage.hpp"
 #include "shardwise/pipeline/step.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/optimizer.hpp"
+#include "shardwise/train/overlapped_sums.hpp"
 #include "support/steps_on_mesh.hpp"
 #include "witness/formula.hpp"
 
 namespace testing {
 
 inline constexpr std::array after_relu{shardwise::CutPlace{2}};
+inline constexpr std::array in_four_stages{shardwise::CutPlace{2}, shardwise::CutPlace{3},
+                                           shardwise::CutPlace{5}};
 
-/// The losses of three steps of three micro-batches by ZB-H1, and then the rank's parameters, which
-/// are gathered ahead if that is said.
-template <class Ranks>
-std::vector<double> pipeline_steps(Ranks& ranks, shardwise::Keep keep = shardwise::Keep::whole,
-                                   bool gathers_ahead = false) {
+/// What steps of a pipeline may do besides.
+struct PipelineWays {
+  shardwise::Keep keep = shardwise::Keep::whole;  ///< of the models
+  bool gathers_ahead = false;                     ///< parameters
+  bool sums_in_backward = false;                  ///< gradients in buckets of 5
+};
+
+/// The losses of three steps of micro-batches of 4, 1, 2 and 3 samples by this schedule, and then
+/// the rank's parameters. Each rank has a stage, or `Chunks` of them.
+template <auto Cut = after_relu, std::size_t Chunks = 1, class B, class Ranks>
+std::vector<double> pipeline_steps(B& backend, Ranks& ranks,
+                                   const shardwise::PipelineSchedule& schedule,
+                                   const PipelineWays& ways = {}) {
   using namespace shardwise;
+  using Rows = SamplesOverMesh<Invariant>;
   std::vector<double> told;
   const Shape in{{Axis::batch, 1}, {Axis::feature, 6}};
-  on_pipeline_stage<Context<double, Reference, Ranks>, after_relu>(
-      InThreeGroups{}, ranks, Seed{5}, in,
-      [&](auto& stage) {
-        using M = std::remove_reference_t<decltype(stage.model())>;
-        std::optional<PrefetchedParameters<M>> prefetched;
-        if (gathers_ahead) prefetched.emplace(stage.model());
-        Optimizer optimizer(stage.model(), AdamW{});
-        std::deque<Tensor<double, SamplesOverMesh<Invariant>>> rows;
-        std::deque<Tensor<std::int32_t, Invariant>> classes;
-        std::vector<View<const double, SamplesOverMesh<Invariant>>> x;
-        std::vector<View<const std::int32_t, Invariant>> labels;
-        for (const std::size_t samples : {std::size_t{4}, std::size_t{1}, std::size_t{2}}) {
-          const Shape shape{{Axis::batch, samples}, in[1]};
-          auto& batch = rows.emplace_back(shape, stage.place());
-          for (std::size_t i = 0; i < batch.size(); ++i)
-            batch[i] =
-                witness::made(static_cast<std::int64_t>(samples), static_cast<std::int64_t>(i));
-          auto& chosen = classes.emplace_back(Shape{shape[0]}, place_for<Invariant>(stage.place()));
-          for (std::size_t i = 0; i < samples; ++i)
-            chosen[i] = witness::made_label(static_cast<std::int64_t>(i), 5);
-          x.push_back(std::as_const(batch).view());
-          labels.push_back(std::as_const(chosen).view());
+  const auto train = [&](auto& stages, auto& model, auto& optimizer, SumsOfModels* sums) {
+    std::deque<Tensor<double, Rows>> rows;
+    std::deque<Tensor<std::int32_t, Invariant>> classes;
+    std::deque<Value<double, Rows>> rows_there;
+    std::deque<Value<std::int32_t, Invariant>> classes_there;
+    std::vector<View<const double, Rows>> x;
+    std::vector<View<const std::int32_t, Invariant>> labels;
+    for (std::size_t k = 0; k < static_cast<std::size_t>(schedule.micro_batches()); ++k) {
+      const std::size_t samples = std::array<std::size_t, 4>{4, 1, 2, 3}[k];
+      const Shape shape{{Axis::batch, samples}, in[1]};
+      auto& batch = rows.emplace_back(shape, stages.place());
+      for (std::size_t i = 0; i < batch.size(); ++i)
+        batch[i] = witness::made(static_cast<std::int64_t>(samples), static_cast<std::int64_t>(i));
+      auto& chosen = classes.emplace_back(Shape{shape[0]}, place_for<Invariant>(stages.place()));
+      for (std::size_t i = 0; i < samples; ++i)
+        chosen[i] = witness::made_label(static_cast<std::int64_t>(i), 5);
+      rows_there.push_back(model.to_device(std::as_const(batch).view()));
+      classes_there.push_back(model.to_device(std::as_const(chosen).view()));
+      x.push_back(rows_there.back().view());
+      labels.push_back(classes_there.back().view());
+    }
+    for (int step = 0; step < 3; ++step)
+      told.push_back(train_pipeline_step(stages, schedule, x, labels, CrossEntropy{}, optimizer,
+                                         {.overlap = sums}));
+  };
+  on_pipeline_stage<Context<double, B, Ranks>, Cut, Ends<Invariant, Invariant>, Chunks>(
+      InThreeGroups{}, ranks, Seed{5}, in, backend,
+      [&](auto& stages) {
+        if (ways.sums_in_backward)
+          stages.for_each([](auto& stage) { stage.model().set_bucket_bytes(40); });
+        if constexpr (Chunks == 1) {
+          using M = std::remove_reference_t<decltype(stages.model())>;
+          std::optional<PrefetchedParameters<M>> prefetched;
+          std::optional<OverlappedSums<M>> sums;
+          if (ways.gathers_ahead) prefetched.emplace(stages.model());
+          if (ways.sums_in_backward) sums.emplace(stages.model());
+          Optimizer optimizer(stages.model(), AdamW{});
+          train(stages, stages.model(), optimizer, sums ? &*sums : nullptr);
+        } else {
+          using Sums = decltype(PipelineOverlappedSums(stages));
+          std::optional<Sums> sums;
+          if (ways.sums_in_backward) sums.emplace(stages);
+          PipelineOptimizer optimizer(stages, AdamW{});
+          stages.for_each([&]<class Stage>(Stage& stage) {
+            if constexpr (Stage::number < Stage::stages / Chunks)  // the first one
+              train(stages, stage.model(), optimizer, sums ? &*sums : nullptr);
+          });
         }
-        for (int step = 0; step < 3; ++step)
-          told.push_back(train_pipeline_step(stage, zero_bubble_h1(2, 3), x, labels, CrossEntropy{},
-                                             optimizer));
-        const auto values = stage.model().values();
-        told.insert(told.end(), values.begin(), values.end());
+        stages.for_each([&](auto& stage) {
+          std::vector<double> values(stage.model().values().size());
+          shardwise::detail::to_host(backend, stage.model().values().data(), values.size(),
+                                     values.data());
+          told.insert(told.end(), values.begin(), values.end());
+        });
       },
-      keep);
+      ways.keep);
   return told;
 }
 

@@ -14,10 +14,12 @@
 
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/comm/mesh_ranks.hpp"
+#include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/model/keep.hpp"
+#include "shardwise/pipeline/event_order.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 
 namespace shardwise::detail {
@@ -71,10 +73,11 @@ MeshRanks<C> stage_ranks(MeshRanks<C>& ranks) {
   return MeshRanks<C>(std::move(group), sizes, {ranks.order()});
 }
 
-/// A schedule that ranks have found good, and its hash.
+/// A schedule that ranks have found good, its hash, and what this rank does.
 struct CheckedSchedule {
   PipelineSchedule schedule{0};
   std::uint32_t digest = 0;
+  GrowingList<PipelineEvent> events{};
 };
 
 /// What a rank of a pipeline has once for all its stages: its groups, and the schedule that it

@@ -49,6 +49,7 @@ inline std::string to_string(const PipelineAction& action) {
 ///
 /// A rank receives what an action needs right before it, and sends what it gives right behind it:
 /// outputs to the next stage, gradients to the stage before. `fault_in` tells whether that works.
+/// Where sends wait for their receivers, `events_of` tells when it sends.
 ///
 ///     PipelineSchedule schedule(2);  // GPipe of 2 ranks and 2 micro-batches
 ///     for (int rank = 0; rank < 2; ++rank)
@@ -79,6 +80,8 @@ class PipelineSchedule {
   constexpr int ranks() const { return static_cast<int>(ends_.size()); }
   /// The number of stages of all ranks.
   constexpr int stages() const { return ranks() * chunks_; }
+  /// The number of actions of all ranks.
+  constexpr std::size_t actions() const { return actions_.size(); }
   /// The number of the stage that is this chunk of this rank.
   constexpr int stage(int rank, int chunk) const { return chunk * ranks() + rank; }
 

@@ -14,7 +14,8 @@
 
 namespace shardwise {
 
-/// When a rank that sends to another stage goes on.
+/// When a rank that sends to another stage goes on. A rank sends what an action gives right behind
+/// it; over NCCL, where `meeting` would end in a deadlock, steps send in the order of `events_of`.
 enum class Sends : std::uint8_t {
   buffered,    ///< at once, as thread ranks do
   one_posted,  ///< when the message before it was taken: receivers have posted one receive for
@@ -52,7 +53,8 @@ class ScheduleRun {
         sends_(sends),
         costs_(costs),
         sent_(GrowingList<Sent>::of_size(2 * static_cast<std::size_t>(schedule.ranks()) *
-                                         schedule.batches_in_chunks())) {
+                                         schedule.batches_in_chunks())),
+        begins_(GrowingList<double>::of_size(schedule.actions())) {
     Sent* messages = &sent_[0];
     for (int rank = 0; rank < schedule.ranks(); ++rank) {
       const std::span<const PipelineAction> actions = schedule.of(rank);
@@ -79,6 +81,10 @@ class ScheduleRun {
       if (rank.next != rank.end) return fault_at(rank, PipelineFault::Kind::deadlock);
     return {};
   }
+
+  /// When each action of a schedule that ran to its end begins: those of rank 0, then of rank 1,
+  /// and so on.
+  constexpr const GrowingList<double>& begins() const { return begins_; }
 
   /// Of a schedule that ran to its end.
   constexpr PipelineTimes times() const {
@@ -131,6 +137,7 @@ class ScheduleRun {
     if (!rank.has_computed) {
       const StageMessage needed = needed_by(schedule_, rank.number, *rank.next);
       if (needed.exists() && !takes(rank, needed)) return false;
+      begins_[static_cast<std::size_t>(rank.next - schedule_.of(0).data())] = rank.clock;
       compute(rank, rank.next->work);
       rank.has_computed = true;
     } else {
@@ -194,7 +201,8 @@ class ScheduleRun {
   const PipelineSchedule& schedule_;
   Sends sends_;
   PipelineCosts costs_;
-  GrowingList<Sent> sent_;  // room for the messages to all ranks
+  GrowingList<Sent> sent_;      // room for the messages to all ranks
+  GrowingList<double> begins_;  // of the actions of all ranks
   GrowingList<Rank> ranks_{};
   PipelineFault fault_{};
 };

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -41,8 +42,9 @@ template <class M>
 struct MicroBatchUnderWay {
   bool is_free = true;  ///< whether there is none
   std::size_t number = 0;
-  ValueFromBefore<M> input{};     ///< unless the stage is the first one
-  loss_gradient_t<M> gradient{};  ///< on the last stage, of the loss
+  ValueFromBefore<M> input{};                   ///< unless the stage is the first one
+  std::span<const typename M::dtype> output{};  ///< unless it is the last; memory of the model
+  loss_gradient_t<M> gradient{};                ///< on the last stage, of the loss
   values_t<typename M::dtype, duals_t<typename M::output_layout>> dy{};  ///< in backward
 };
 
@@ -116,11 +118,11 @@ class PipelineStage {
 
   /// A collective of all ranks of the mesh; each makes its own stages.
   PipelineStage(const Architecture& whole, detail::PipelineRank<Ranks>& rank, Seed seed,
-                const input_shapes& in)
+                const input_shapes& in, typename Ctx::backend& backend)
       : whole_(whole),
         rank_(rank),
         sharing_(sharing_for(whole, in, rank.all_ranks().place())),
-        model_(layers_for(whole, in, sharing_.here), rank.ranks(), seed, input_shape(in),
+        model_(layers_for(whole, in, sharing_.here), rank.ranks(), seed, input_shape(in), backend,
                rank.keep()) {
     auto& run = model_.run();
     run.all_stages = &rank.all_ranks();
@@ -244,10 +246,10 @@ class PipelineChunks : detail::OfStage<Stages, Stages>... {
   using input_view = typename First::input_view;
 
   /// A collective of all ranks of the mesh; each makes its own stages.
-  template <class Architecture, class Rank>
+  template <class Architecture, class Rank, class Backend>
   PipelineChunks(const Architecture& whole, Rank& rank, Seed seed,
-                 const typename First::input_shapes& in)
-      : detail::OfStage<Stages, Stages>{Stages(whole, rank, seed, in)}... {}
+                 const typename First::input_shapes& in, Backend& backend)
+      : detail::OfStage<Stages, Stages>{Stages(whole, rank, seed, in, backend)}... {}
 
   /// One of its stages.
   template <class Stage>
@@ -332,7 +334,8 @@ struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequenc
 ///     });
 ///
 /// Ranks along `data` store of the gradients and parameters of each stage what `keep` says, see
-/// Model.
+/// Model. A backend of the caller's, such as one for a GPU, stands in front of f, and all stages of
+/// the rank compute with it.
 ///
 /// sends    an all-gather of 24 bytes of each rank; what makes the groups of ranks of a stage, see
 ///          `MeshRanks`, with several stages on a rank one more along `pipeline`, and one of those
@@ -341,10 +344,12 @@ struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequenc
 ///          stages or, with several on a rank, has only one such rank; and if parameters of two
 ///          owners are shared by unlike sets of stages; collective_error if ranks have another
 ///          seed, shape or Keep; as Model
+///@{
 template <class Ctx, auto Cut, class E = Ends<Invariant, Invariant>, std::size_t Chunks = 1,
           class Architecture, class F>
 void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ranks, Seed seed,
-                       const shapes_t<typename E::offered>& in, F&& f, Keep keep = Keep::whole) {
+                       const shapes_t<typename E::offered>& in, typename Ctx::backend& backend,
+                       F&& f, Keep keep = Keep::whole) {
   static_assert(
       std::same_as<E, detail::ends_along_tensor_t<E>>,
       "the stages of a pipeline take no CutOverContext: name plain layouts in the Ends, "
@@ -373,7 +378,7 @@ void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ra
     if (Rank != number) return;
     typename detail::stages_of_rank<Architecture, Ctx, Cut, E, Rank, size,
                                     std::make_index_sequence<Chunks>>::type own(whole, rank, seed,
-                                                                                in);
+                                                                                in, backend);
     f(own);
   };
   [&]<std::size_t... All>(std::index_sequence<All...>) {
@@ -381,5 +386,13 @@ void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ra
   }
   (std::make_index_sequence<size>{});
 }
+template <class Ctx, auto Cut, class E = Ends<Invariant, Invariant>, std::size_t Chunks = 1,
+          class Architecture, class F>
+void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ranks, Seed seed,
+                       const shapes_t<typename E::offered>& in, F&& f, Keep keep = Keep::whole) {
+  typename Ctx::backend own;
+  on_pipeline_stage<Ctx, Cut, E, Chunks>(whole, ranks, seed, in, own, f, keep);
+}
+///@}
 
 }  // namespace shardwise

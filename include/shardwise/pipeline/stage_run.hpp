@@ -13,6 +13,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/model/values.hpp"
 #include "shardwise/pipeline/batch_segments.hpp"
+#include "shardwise/pipeline/event_order.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/stage.hpp"
 #include "shardwise/pipeline/stage_messages.hpp"
@@ -39,23 +40,29 @@ class StageRun {
   StageRun(const StageRun&) = delete;
   StageRun& operator=(const StageRun&) = delete;
   ~StageRun() {
-    if (inputs_.options.overlap != nullptr) inputs_.options.overlap->discard();
+    if (sums_ != nullptr) sums_->discard();
   }
 
-  void run(const PipelineAction& action) {
-    const auto batch = static_cast<std::size_t>(action.micro_batch);
-    if (action.work == PipelineWork::forward) {
-      forward(batch);
-    } else {
-      backward(action.work, flight_of(batch));
+  void run(const PipelineEvent& event) {
+    const auto batch = static_cast<std::size_t>(event.action.micro_batch);
+    const bool is_forward = event.action.work == PipelineWork::forward;
+    switch (event.kind) {
+      case PipelineEvent::Kind::receive:
+        return is_forward ? receive_input(batch) : receive_gradient(batch);
+      case PipelineEvent::Kind::compute:
+        return is_forward ? forward(batch) : backward(event.action.work, flight_of(batch));
+      case PipelineEvent::Kind::send:
+        return is_forward ? send_output(batch) : send_gradient(batch);
     }
   }
 
-  /// The step of the model, after all actions.
-  Step<M, Rule>& step() {
-    if (inputs_.options.overlap != nullptr) inputs_.options.overlap->end();
-    return step_;
+  /// After all actions: waits for the sums that are under way.
+  void end_sums() {
+    if (sums_ != nullptr) sums_->end();
   }
+
+  /// The step of the model.
+  Step<M, Rule>& step() { return step_; }
 
   /// The sum of the losses of the micro-batches on the last stage, else 0.
   double loss() const { return loss_; }
@@ -65,11 +72,18 @@ class StageRun {
 
   M& model() { return stage_.model(); }
 
+  void receive_input([[maybe_unused]] std::size_t batch) {
+    if constexpr (!Stage::is_first) {
+      UnderWay& flight = flights_[begun_flight(batch)];
+      flight.input = {model().run().pool,
+                      stage_.shape_from_before(shapes_of_each(inputs_.x[batch])), stage_.place()};
+      messages_.receive(flight.input.writable().span(), -1, batch, Phase::forward);
+    }
+  }
+
   void forward(std::size_t batch) {
-    const std::size_t number = free_flight();
+    const std::size_t number = Stage::is_first ? begun_flight(batch) : flight_of(batch);
     UnderWay& flight = flights_[number];
-    flight.number = batch;
-    flight.is_free = false;
     step_.set_batch(samples_of(inputs_.x[batch]));
     const auto y = model().forward(Flight{number}, input(flight),
                                    segments_of(inputs_.segments, batch, inputs_.x[batch]));
@@ -84,7 +98,7 @@ class StageRun {
                              "; try a smaller learning rate, or one stage, which names the layer"});
       loss_ += value;
     } else {
-      messages_.send(y.span(), 1, batch, Phase::forward);
+      flight.output = y.span();
     }
   }
 
@@ -93,38 +107,38 @@ class StageRun {
     if constexpr (Stage::is_first) {
       return stage_.input_of(x);
     } else {
-      flight.input = {model().run().pool, stage_.shape_from_before(shapes_of_each(x)),
-                      stage_.place()};
-      messages_.receive(flight.input.writable().span(), -1, flight.number, Phase::forward);
       return stage_.input_of(x, flight.input.view());
+    }
+  }
+
+  void send_output(std::size_t batch) {
+    messages_.send(flights_[flight_of(batch)].output, 1, batch, Phase::forward);
+  }
+
+  /// The gradient of the stage's output.
+  void receive_gradient([[maybe_unused]] std::size_t batch) {
+    if constexpr (!Stage::is_last) {
+      UnderWay& flight = flights_[flight_of(batch)];
+      const Shape y =
+          model().layers().output_shape(stage_.input_shape(shapes_of_each(inputs_.x[batch])));
+      flight.dy = Value<T, OutputGradient>(model().run().pool, y, stage_.place());
+      messages_.receive(flight.dy.writable().span(), 1, batch, Phase::backward);
     }
   }
 
   void backward(PipelineWork work, std::size_t number) {
     UnderWay& flight = flights_[number];
-    if (work != PipelineWork::backward_input && ++ended_ == inputs_.x.size() &&
-        inputs_.options.overlap != nullptr)
-      inputs_.options.overlap->begin(step_.shares());
+    if (work != PipelineWork::backward_input && ++ended_ == inputs_.x.size() && sums_ != nullptr)
+      sums_->begin(step_.shares());
     if (work == PipelineWork::backward_parameters) {
       model().backward_parameters(Flight{number});
     } else {
       step_.set_batch(samples_of(inputs_.x[flight.number]));
-      take_gradient(flight);
+      if constexpr (Stage::is_last)
+        flight.dy = scaled<T>(model().run(), std::move(flight.gradient), inputs_.options.scale());
       go_back(work, number);
     }
     if (work != PipelineWork::backward_input) flight = {};
-  }
-
-  /// The gradient of the stage's output.
-  void take_gradient(UnderWay& flight) {
-    if constexpr (Stage::is_last) {
-      flight.dy = scaled<T>(model().run(), std::move(flight.gradient), inputs_.options.scale());
-    } else {
-      const Shape y = model().layers().output_shape(
-          stage_.input_shape(shapes_of_each(inputs_.x[flight.number])));
-      flight.dy = Value<T, OutputGradient>(model().run().pool, y, stage_.place());
-      messages_.receive(flight.dy.writable().span(), 1, flight.number, Phase::backward);
-    }
   }
 
   void go_back(PipelineWork work, std::size_t number) {
@@ -137,10 +151,21 @@ class StageRun {
       go();
     } else {
       const auto dx = with_tensors(go(), [](const auto& before, const auto&...) { return before; });
-      messages_.send(dx.span(), -1, flights_[number].number, Phase::backward);
+      input_gradient_ = dx.span();
     }
   }
 
+  void send_gradient(std::size_t batch) {
+    messages_.send(input_gradient_, -1, batch, Phase::backward);
+  }
+
+  /// A flight for this micro-batch, which begins.
+  std::size_t begun_flight(std::size_t batch) {
+    const std::size_t number = free_flight();
+    flights_[number].number = batch;
+    flights_[number].is_free = false;
+    return number;
+  }
   /// A flight that keeps no micro-batch; the model gets one more if there is none.
   std::size_t free_flight() {
     std::size_t number = 0;
@@ -161,7 +186,9 @@ class StageRun {
   const Inputs& inputs_;
   StageMessages<Stage> messages_{stage_, inputs_.x.size()};
   Step<M, Rule> step_;
+  SumsMeanwhile* sums_ = sums_of(stage_.model(), inputs_.options);
   double loss_ = 0;
+  std::span<const T> input_gradient_{};  // of the last backward, in memory of the model
   std::size_t ended_ = 0;  // micro-batches that need no further backward behind this action
   std::vector<UnderWay>& flights_ = stage_.under_way();
 };

@@ -11,11 +11,13 @@
 #include "shardwise/comm/detail/agreed.hpp"
 #include "shardwise/comm/gathered.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/model/agree.hpp"
 #include "shardwise/model/host_ranks.hpp"
 #include "shardwise/model/stages.hpp"
 #include "shardwise/pipeline/batch_segments.hpp"
+#include "shardwise/pipeline/event_order.hpp"
 #include "shardwise/pipeline/optimizer.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/stage.hpp"
@@ -28,12 +30,12 @@ namespace shardwise {
 
 namespace detail {
 
-/// Runs the actions of a rank on its stages.
+/// Runs the events of a rank on its stages.
 template <class... Runs>
-void run_actions(std::span<const PipelineAction> actions, Runs&... stages) {
-  for (const PipelineAction& action : actions) {
+void run_events(const GrowingList<PipelineEvent>& events, Runs&... stages) {
+  for (const PipelineEvent& event : events) {
     int chunk = 0;
-    ((chunk++ == action.chunk ? stages.run(action) : void()), ...);
+    ((chunk++ == event.action.chunk ? stages.run(event) : void()), ...);
   }
 }
 
@@ -61,10 +63,11 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
   if (!same_on_all_ranks(all_ranks, digest(given)))
     require_agreed(gathered(rank.all_ranks(), given), "the step of the pipeline");
   const auto run_all = [&](auto&&... runs) {
-    run_actions(schedule.of(rank.line().rank()), runs...);
+    run_events(rank.checked().events, runs...);
     const double loss = all_reduced(
         run, rank.line(), [] { return std::string("loss of the last stage"); },
         (runs.loss() + ...));
+    (runs.end_sums(), ...);
     finish_steps(runs.step()...);
     return loss;
   };
@@ -84,7 +87,8 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 /// the first stage, those of `targets` on the last, and are not compared. `segments` are the
 /// sequences of each micro-batch, as Model::forward says, the same on every rank: a list for each,
 /// or none at all.
-/// With the option `overlap`, an OverlappedSums of the stage's model begins its sums in the last
+/// With the option `overlap`, an OverlappedSums of the stage's model, or a PipelineOverlappedSums
+/// of the models of all stages of a rank, begins the sums of each of these stages in the last
 /// action of the stage that completes the gradients of a micro-batch: its last backward, or in a
 /// schedule with two parts its last backward_parameters. There only sums of what layers write in
 /// this part begin; those of other layers, such as norms and the block of a Recompute, follow it.
@@ -99,7 +103,7 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 ///          steps, or, with the message of that rank, if another rank refuses its step;
 ///          argument_error for a schedule that the stages cannot run, as `require_to_run` says, and
 ///          for other numbers of ranks, micro-batches or lists of segments, an empty micro-batch,
-///          the option overlap on ranks with several stages or of another model, segments that
+///          the option overlap of another model, segments that
 ///          overlap or leave their sample, another model's optimizer, and a step that is under way;
 ///          as the loss for the shape of a target. Later numeric_error for a loss that is not
 ///          finite; as `Step`: parameters are then as before, and the run ends, because the other

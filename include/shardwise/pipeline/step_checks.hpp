@@ -14,6 +14,7 @@
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/model/values.hpp"
 #include "shardwise/pipeline/batch_segments.hpp"
+#include "shardwise/pipeline/event_order.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/schedule_run.hpp"
 #include "shardwise/pipeline/stage.hpp"
@@ -107,9 +108,10 @@ constexpr Sends sends_of() {
   return TakesDeviceMemory<C> ? Sends::meeting : Sends::buffered;
 }
 
-/// Throws argument_error for a schedule that so many ranks with so many stages each cannot run.
-inline void require_schedule(const PipelineSchedule& schedule, Sends sends, int ranks, int stages) {
-  require_to_run(schedule, sends);
+/// Throws argument_error for a schedule that so many ranks with so many stages each cannot run. One
+/// that runs with buffered sends runs with all, in the order of `events_of`.
+inline void require_schedule(const PipelineSchedule& schedule, int ranks, int stages) {
+  require_to_run(schedule, Sends::buffered);
   const auto each = [](int count) { return count == 1 ? " stage each" : " stages each"; };
   if (schedule.ranks() != ranks || schedule.chunks() != stages)
     throw argument_error({"pipeline: the schedule is for ", schedule.ranks(), " ranks with ",
@@ -134,9 +136,9 @@ inline void require_schedule(const PipelineSchedule& schedule, Sends sends, int 
 template <class Ranks>
 void require_good(PipelineRank<Ranks>& rank, const PipelineSchedule& schedule) {
   if (schedule.ranks() > 0 && rank.checked().schedule == schedule) return;
-  require_schedule(schedule, sends_of<Ranks>(), rank.line().size(),
-                   static_cast<int>(rank.stages()));
-  rank.checked() = {schedule, digest(schedule)};
+  require_schedule(schedule, rank.line().size(), static_cast<int>(rank.stages()));
+  rank.checked() = {schedule, digest(schedule),
+                    events_of(schedule, rank.line().rank(), sends_of<Ranks>())};
 }
 
 /// Throws argument_error for other numbers of inputs and targets than of micro-batches.
@@ -155,11 +157,7 @@ void require_step(Stage& stage, const PipelineSchedule& schedule, const Inputs& 
                   const Optimizer<Rule, typename Stage::model_type>& optimizer) {
   require_own(stage.model(), optimizer, "train_pipeline_step");
   require_between_steps(stage.model(), "train_pipeline_step");
-  if (inputs.options.overlap != nullptr && stage.of_rank().stages() > 1)
-    throw argument_error(
-        "pipeline: the option overlap sums the gradients of one model, and each rank has several "
-        "stages; leave it out, or give each rank one stage");
-  require_own_sums(stage.model(), inputs.options.overlap);
+  require_own_sums(stage.model(), inputs.options);
   require_good(stage.of_rank(), schedule);
   const auto& x = inputs.x;
   require_micro_batches(schedule, x.size(), inputs.targets.size());

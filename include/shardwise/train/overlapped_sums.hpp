@@ -114,7 +114,7 @@ class OverlappedSums final : public SumsMeanwhile {
     run_.parameters.collect_in_parts(false);
     run_.listener = nullptr;
   }
-  bool is_of(const void* run) const override { return run == &run_; }
+  SumsMeanwhile* of(const void* run) override { return run == &run_ ? this : nullptr; }
   ///@}
 
  private:

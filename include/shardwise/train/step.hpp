@@ -27,15 +27,25 @@
 
 namespace shardwise {
 
+class SumsMeanwhile;
+
+/// What the option `overlap` of a step is: the sums of one model, see OverlappedSums, or of several
+/// that a rank trains together, see PipelineOverlappedSums.
+class SumsOfModels {
+ public:
+  SumsOfModels() = default;
+  SumsOfModels(const SumsOfModels&) = delete;
+  SumsOfModels& operator=(const SumsOfModels&) = delete;
+  virtual ~SumsOfModels() = default;
+
+  /// Those of the model with this run; null if it is another model.
+  virtual SumsMeanwhile* of(const void* run) = 0;
+};
+
 /// The sums of gradients over the ranks of a mesh that have other samples, made while the last
 /// batch of a step goes backward. A `Step` calls these; see OverlappedSums.
-class SumsMeanwhile : public detail::GradientListener {
+class SumsMeanwhile : public SumsOfModels, public detail::GradientListener {
  public:
-  SumsMeanwhile() = default;
-  SumsMeanwhile(const SumsMeanwhile&) = delete;
-  SumsMeanwhile& operator=(const SumsMeanwhile&) = delete;
-  virtual ~SumsMeanwhile() = default;
-
   /// Before the last batch of the step: each sum begins when the backward has written its
   /// gradients. If these shares are cut, each rank gets the sums of its own. They outlive the step.
   virtual void begin(detail::Shares& shares) = 0;
@@ -43,8 +53,6 @@ class SumsMeanwhile : public detail::GradientListener {
   virtual void end() = 0;
   /// In place of end(), if the step is discarded.
   virtual void discard() noexcept = 0;
-  /// Whether it is of the model with this run.
-  virtual bool is_of(const void* run) const = 0;
 };
 
 /// Options of a step besides forward, backward and update. The same on every rank.
@@ -54,7 +62,7 @@ struct StepOptions {
   LossScaler* scaler = nullptr;       ///< each rank's own, which outlives the step
   /// To sum gradients over the ranks while backward goes on; each rank's own, which outlives the
   /// step. See OverlappedSums (train/overlapped_sums.hpp).
-  SumsMeanwhile* overlap = nullptr;
+  SumsOfModels* overlap = nullptr;
 
   /// The scaler's scale, and 1 without a scaler.
   double scale() const { return scaler == nullptr ? 1 : scaler->scale(); }
@@ -136,13 +144,20 @@ void require_between_steps(M& model, const char* who) {
   require_no_other_batches(model, who);
 }
 
+/// What the option `overlap` sums of this model; null if nothing.
+template <class M>
+SumsMeanwhile* sums_of(M& model, const StepOptions& options) {
+  return options.overlap == nullptr ? nullptr : options.overlap->of(&model.run());
+}
+
 /// Throws argument_error for the sums of another model.
 template <class M>
-void require_own_sums(M& model, const SumsMeanwhile* sums) {
-  if (sums == nullptr || sums->is_of(&model.run())) return;
+void require_own_sums(M& model, const StepOptions& options) {
+  if (options.overlap == nullptr || sums_of(model, options) != nullptr) return;
   throw argument_error(
       {"Step: its option overlap is of another model: give the OverlappedSums that "
-       "was made for this model"});
+       "was made for this model, or in a pipeline with several stages on each rank the "
+       "PipelineOverlappedSums of all of them"});
 }
 
 /// Throws argument_error for a batch of `samples` samples that exceeds the samples of its step.
@@ -256,7 +271,7 @@ class Step {
   Step(Optimizer<Rule, M>& optimizer, std::size_t samples, const StepOptions& options = {})
       : optimizer_(optimizer), samples_(samples), options_(options), under_way_{options.scale()} {
     detail::require_between_steps(optimizer.model(), "Step");
-    detail::require_own_sums(optimizer.model(), options.overlap);
+    detail::require_own_sums(optimizer.model(), options);
     optimizer.model().run().under_way = &under_way_;
   }
   Step(const Step&) = delete;
@@ -280,7 +295,8 @@ class Step {
       const std::size_t samples = detail::samples_of(x);
       detail::require_room(model.run().samples_backward, samples, samples_);
       set_batch(samples);
-      if (model.run().samples_backward + samples == samples_) sums = options_.overlap;
+      if (model.run().samples_backward + samples == samples_)
+        sums = detail::sums_of(model, options_);
       if (sums != nullptr) sums->begin(optimizer_.shares());
       const double value = detail::loss_and_gradients(model, x, target, loss, {samples, samples_},
                                                       under_way_.loss_scale, segments);
