@@ -111,6 +111,28 @@ class ConfigFile {
     return true;
   }
 
+  /// Throws data_error unless the text is the one that can be read.
+  void require_text(const std::string& field, const std::string& only) const {
+    if (text(field) != only) refuse(field, "only " + only + " can be read");
+  }
+  /// The same, if the field is there.
+  void require_text_if_there(const std::string& field, const std::string& only) const {
+    if (has(field)) require_text(field, only);
+  }
+
+  /// Throws data_error unless the truth values that are there are `needed`.
+  void require_flags(bool needed, std::initializer_list<const char*> fields) const {
+    for (const char* field : fields) {
+      if (flag(field, needed) != needed)
+        refuse(field, needed ? "only models with it can be read" : "models with it cannot be read");
+    }
+  }
+
+  /// Throws data_error unless the size, if it is there, divides the other one.
+  void require_divides(const std::string& field, const std::string& other) const {
+    if (has(field) && size(other) % size(field) != 0) refuse(field, "it must divide " + other);
+  }
+
   /// Throws data_error if one of the fields is a rate of dropout above 0.
   void refuse_dropout(std::initializer_list<const char*> rates) const {
     for (const char* rate : rates) {

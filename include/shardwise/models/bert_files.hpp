@@ -19,17 +19,12 @@ namespace shardwise {
 ///          missing or of another kind, and for models that cannot be built here
 inline BertConfig read_bert_config(const std::filesystem::path& directory) {
   const ConfigFile config(directory);
-  if (config.text("model_type") != "bert") config.refuse("model_type", "only bert can be read");
-  if (config.text("hidden_act") != "gelu") config.refuse("hidden_act", "only gelu can be read");
-  if (config.text("position_embedding_type", "absolute") != "absolute") {
-    config.refuse("position_embedding_type", "only absolute can be read");
-  }
-  if (!config.flag("tie_word_embeddings", true)) {
-    config.refuse("tie_word_embeddings", "only models with it can be read");
-  }
-  for (const char* other : {"is_decoder", "add_cross_attention"}) {
-    if (config.flag(other, false)) config.refuse(other, "models with it cannot be read");
-  }
+  config.require_text("model_type", "bert");
+  config.require_text("hidden_act", "gelu");
+  config.require_text_if_there("position_embedding_type", "absolute");
+  config.require_flags(true, {"tie_word_embeddings"});
+  config.require_flags(false, {"is_decoder", "add_cross_attention"});
+  config.require_divides("num_attention_heads", "hidden_size");
   BertConfig made;
   made.vocabulary = config.size("vocab_size");
   made.positions = config.size("max_position_embeddings");
@@ -39,9 +34,6 @@ inline BertConfig read_bert_config(const std::filesystem::path& directory) {
   made.heads = config.size("num_attention_heads");
   made.layers = config.size("num_hidden_layers");
   made.epsilon = config.number("layer_norm_eps");
-  if (made.features % made.heads != 0) {
-    config.refuse("num_attention_heads", "it must divide hidden_size");
-  }
   return made;
 }
 

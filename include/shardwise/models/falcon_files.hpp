@@ -14,31 +14,17 @@
 
 namespace shardwise {
 
-namespace detail {
-
-/// Throws data_error for fields that ask for what a Falcon here does not do.
-inline void refuse_other_falcons(const ConfigFile& config) {
-  if (config.text("model_type") != "falcon") config.refuse("model_type", "only falcon can be read");
-  if (config.text("activation", "gelu") != "gelu") {
-    config.refuse("activation", "only gelu can be read");
-  }
-  if (!config.flag("parallel_attn", true)) {
-    config.refuse("parallel_attn", "only models with it can be read");
-  }
-  for (const char* other : {"alibi", "apply_residual_connection_post_layernorm"}) {
-    if (config.flag(other, false)) config.refuse(other, "models with it cannot be read");
-  }
-  config.refuse_dropout({"attention_dropout", "hidden_dropout"});
-}
-
-}  // namespace detail
-
 /// Reads config.json in a directory of transformers.
 /// throws   data_error that names the field, for a file that cannot be read, for fields that are
 ///          missing or of another kind, and for models that cannot be built here
 inline ParallelGptConfig read_falcon_config(const std::filesystem::path& directory) {
   const ConfigFile config(directory);
-  detail::refuse_other_falcons(config);
+  config.require_text("model_type", "falcon");
+  config.require_text_if_there("activation", "gelu");
+  config.require_flags(true, {"parallel_attn"});
+  config.require_flags(false, {"alibi", "apply_residual_connection_post_layernorm"});
+  config.refuse_dropout({"attention_dropout", "hidden_dropout"});
+  config.require_divides("num_attention_heads", "hidden_size");
   const bool is_new = config.flag("new_decoder_architecture", false);
   ParallelGptConfig made;
   made.vocabulary = config.size("vocab_size");
@@ -48,15 +34,10 @@ inline ParallelGptConfig read_falcon_config(const std::filesystem::path& directo
   made.layers = config.size("num_hidden_layers");
   made.epsilon = config.number("layer_norm_epsilon");
   if (is_new) {
+    config.require_divides("num_kv_heads", "num_attention_heads");
     made.groups = config.size("num_kv_heads", made.heads);
   } else {
     made.groups = config.flag("multi_query", true) ? 1 : made.heads;
-  }
-  if (made.heads % made.groups != 0) {
-    config.refuse("num_kv_heads", "it must divide num_attention_heads");
-  }
-  if (made.features % made.heads != 0) {
-    config.refuse("num_attention_heads", "it must divide hidden_size");
   }
   made.head_size = made.features / made.heads;
   made.rope =

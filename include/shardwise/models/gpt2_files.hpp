@@ -19,16 +19,11 @@ namespace shardwise {
 ///          missing or of another kind, and for models that cannot be built here
 inline Gpt2Config read_gpt2_config(const std::filesystem::path& directory) {
   const ConfigFile config(directory);
-  if (config.text("model_type") != "gpt2") config.refuse("model_type", "only gpt2 can be read");
-  if (config.text("activation_function", "gelu_new") != "gelu_new") {
-    config.refuse("activation_function", "only gelu_new can be read");
-  }
-  for (const char* needed : {"scale_attn_weights", "tie_word_embeddings"}) {
-    if (!config.flag(needed, true)) config.refuse(needed, "only models with it can be read");
-  }
-  for (const char* other : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) {
-    if (config.flag(other, false)) config.refuse(other, "models with it cannot be read");
-  }
+  config.require_text("model_type", "gpt2");
+  config.require_text_if_there("activation_function", "gelu_new");
+  config.require_flags(true, {"scale_attn_weights", "tie_word_embeddings"});
+  config.require_flags(false, {"scale_attn_by_inverse_layer_idx", "add_cross_attention"});
+  config.require_divides("n_head", "n_embd");
   Gpt2Config made;
   made.vocabulary = config.size("vocab_size");
   made.positions = config.size("n_positions");
@@ -37,7 +32,6 @@ inline Gpt2Config read_gpt2_config(const std::filesystem::path& directory) {
   made.heads = config.size("n_head");
   made.layers = config.size("n_layer");
   made.epsilon = config.number("layer_norm_epsilon");
-  if (made.features % made.heads != 0) config.refuse("n_head", "it must divide n_embd");
   return made;
 }
 

@@ -19,14 +19,11 @@ namespace shardwise {
 ///          missing or of another kind, and for models that cannot be built here
 inline ParallelGptConfig read_gptj_config(const std::filesystem::path& directory) {
   const ConfigFile config(directory);
-  if (config.text("model_type") != "gptj") config.refuse("model_type", "only gptj can be read");
-  if (config.text("activation_function") != "gelu_new") {
-    config.refuse("activation_function", "only gelu_new can be read");
-  }
-  if (config.flag("tie_word_embeddings", false)) {
-    config.refuse("tie_word_embeddings", "models with it cannot be read");
-  }
+  config.require_text("model_type", "gptj");
+  config.require_text("activation_function", "gelu_new");
+  config.require_flags(false, {"tie_word_embeddings"});
   config.refuse_dropout({"attn_pdrop", "embd_pdrop", "resid_pdrop"});
+  config.require_divides("n_head", "n_embd");
   ParallelGptConfig made;
   made.form = gptj_form;
   made.vocabulary = config.size("vocab_size");
@@ -36,7 +33,6 @@ inline ParallelGptConfig read_gptj_config(const std::filesystem::path& directory
   made.groups = made.heads;
   made.layers = config.size("n_layer");
   made.epsilon = config.number("layer_norm_epsilon");
-  if (made.features % made.heads != 0) config.refuse("n_head", "it must divide n_embd");
   made.head_size = made.features / made.heads;
   made.rope.features = config.size("rotary_dim");
   made.rope.pairs = RopePairs::neighbours;

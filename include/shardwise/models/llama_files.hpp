@@ -17,10 +17,9 @@ namespace detail {
 
 /// Throws data_error for fields that ask for what the family's models here do not do.
 inline void refuse_other_forms(const ConfigFile& config) {
-  if (config.text("hidden_act") != "silu") config.refuse("hidden_act", "only silu can be read");
-  for (const char* flag : {"attention_bias", "mlp_bias"}) {
-    if (config.flag(flag, false)) config.refuse(flag, "models with these biases cannot be read");
-  }
+  config.require_text("hidden_act", "silu");
+  config.require_flags(false, {"attention_bias", "mlp_bias"});
+  config.require_divides("num_key_value_heads", "num_attention_heads");
   config.refuse_dropout({"attention_dropout", "embd_pdrop", "resid_pdrop"});
   if (!config.is_uniform("layer_types")) {
     config.refuse("layer_types", "only models whose layers are alike can be read");
@@ -63,9 +62,6 @@ inline LlamaConfig read_llama_config(const std::filesystem::path& directory) {
   made.groups = config.size("num_key_value_heads", made.heads);
   made.layers = config.size("num_hidden_layers");
   made.epsilon = config.number("rms_norm_eps");
-  if (made.heads % made.groups != 0) {
-    config.refuse("num_key_value_heads", "it must divide num_attention_heads");
-  }
   if (!config.has("head_dim") && made.features % made.heads != 0) {
     config.refuse("num_attention_heads", "it must divide hidden_size where head_dim is missing");
   }

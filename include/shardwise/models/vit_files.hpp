@@ -19,11 +19,10 @@ namespace shardwise {
 ///          missing or of another kind, and for models that cannot be built here
 inline VitConfig read_vit_config(const std::filesystem::path& directory) {
   const ConfigFile config(directory);
-  if (config.text("model_type") != "vit") config.refuse("model_type", "only vit can be read");
-  if (config.text("hidden_act", "gelu") != "gelu") {
-    config.refuse("hidden_act", "only gelu can be read");
-  }
-  if (!config.flag("qkv_bias", true)) config.refuse("qkv_bias", "only models with it can be read");
+  config.require_text("model_type", "vit");
+  config.require_text_if_there("hidden_act", "gelu");
+  config.require_flags(true, {"qkv_bias"});
+  config.require_divides("num_attention_heads", "hidden_size");
   VitConfig made;
   made.channels = config.size("num_channels");
   made.side = config.size("image_size");
@@ -36,9 +35,6 @@ inline VitConfig read_vit_config(const std::filesystem::path& directory) {
   if (made.classes == 0) config.refuse("id2label", "a model has at least one class");
   made.epsilon = config.number("layer_norm_eps");
   if (made.patch > made.side) config.refuse("patch_size", "it must be at most image_size");
-  if (made.features % made.heads != 0) {
-    config.refuse("num_attention_heads", "it must divide hidden_size");
-  }
   if (config.size("head_dim", made.features / made.heads) != made.features / made.heads) {
     config.refuse("head_dim", "it must be hidden_size / num_attention_heads");
   }

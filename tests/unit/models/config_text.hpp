@@ -3,7 +3,10 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
+#include "shardwise/core/error.hpp"
+#include "support/messages.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace testing {
@@ -22,6 +25,19 @@ auto read_config(const Fields& usual, Fields changed, F&& read) {
   const TemporaryFolder folder("shardwise_config");
   folder.write("config.json", text + "}");
   return read(folder.path());
+}
+
+/// Fields that make a file one that cannot be read, and what the error says.
+struct RefusedFields {
+  Fields changed;
+  std::vector<std::string> said;
+};
+
+/// `read(changed)` refuses each of these.
+template <class F>
+void check_refused(F&& read, const std::vector<RefusedFields>& cases) {
+  for (const RefusedFields& one : cases)
+    check_mentions(message_of<shardwise::data_error>([&] { read(one.changed); }), one.said);
 }
 
 }  // namespace testing

@@ -16,13 +16,14 @@
 
 using namespace shardwise;
 using testing::check_mentions;
+using testing::check_refused;
 using testing::Fields;
 using testing::message_of;
 
 namespace {
 
 /// What the file of the base model says, but for what is not read and most of its classes.
-VitConfig read(const Fields& changed) {
+VitConfig read_vit(const Fields& changed) {
   const Fields published{
       {"model_type", "\"vit\""},      {"hidden_act", "\"gelu\""},
       {"num_channels", "3"},          {"image_size", "224"},
@@ -37,7 +38,7 @@ VitConfig read(const Fields& changed) {
 }  // namespace
 
 TEST_CASE("sizes are those of the file") {
-  const VitConfig base = read({});
+  const VitConfig base = read_vit({});
   CHECK(base.channels == 3);
   CHECK(base.side == 224);
   CHECK(base.patch == 16);
@@ -48,12 +49,13 @@ TEST_CASE("sizes are those of the file") {
   CHECK(base.layers == 12);
   CHECK(base.classes == 3);
   CHECK(base.epsilon == 1e-12);
-  CHECK(read({{"id2label", ""}}).classes == 2);
-  CHECK(read({{"image_size", "230"}}).tokens() == 197);  // 6 rows and columns belong to no patch
+  CHECK(read_vit({{"id2label", ""}}).classes == 2);
+  CHECK(read_vit({{"image_size", "230"}}).tokens() ==
+        197);  // 6 rows and columns belong to no patch
 }
 
 TEST_CASE("tensors have the names of the file, and some have axes in front") {
-  VitConfig config = read({});
+  VitConfig config = read_vit({});
   config.layers = 1;
   const std::vector<FileTensor> tensors = vit_tensors(config);
   REQUIRE(tensors.size() == 24);
@@ -68,25 +70,19 @@ TEST_CASE("tensors have the names of the file, and some have axes in front") {
 }
 
 TEST_CASE("what cannot be built is refused by its field") {
-  struct Case {
-    Fields changed;
-    std::string said;
-  };
-  for (const Case& c :
-       std::vector<Case>{{{{"model_type", "\"deit\""}}, "model_type is \"deit\""},
-                         {{{"hidden_act", "\"relu\""}}, "only gelu"},
-                         {{{"qkv_bias", "false"}}, "qkv_bias is false"},
-                         {{{"num_attention_heads", "7"}}, "is 7, but it must divide hidden_size"},
-                         {{{"head_dim", "32"}}, "head_dim is 32, but it must be hidden_size"},
-                         {{{"patch_size", "225"}}, "patch_size is 225"},
-                         {{{"image_size", "[224, 192]"}}, "image_size is [224,192]"},
-                         {{{"id2label", "3"}}, "id2label is 3, but it must be an object"},
-                         {{{"id2label", "{}"}}, "id2label is {}, but a model has at least one"},
-                         {{{"layer_norm_eps", ""}}, "has no layer_norm_eps"}}) {
-    check_mentions(message_of<data_error>([&] { read(c.changed); }), {c.said});
-  }
+  check_refused(read_vit,
+                {{{{"model_type", "\"deit\""}}, {"model_type is \"deit\""}},
+                 {{{"hidden_act", "\"relu\""}}, {"only gelu"}},
+                 {{{"qkv_bias", "false"}}, {"qkv_bias is false"}},
+                 {{{"num_attention_heads", "7"}}, {"is 7, but it must divide hidden_size"}},
+                 {{{"head_dim", "32"}}, {"head_dim is 32, but it must be hidden_size"}},
+                 {{{"patch_size", "225"}}, {"patch_size is 225"}},
+                 {{{"image_size", "[224, 192]"}}, {"image_size is [224,192]"}},
+                 {{{"id2label", "3"}}, {"id2label is 3, but it must be an object"}},
+                 {{{"id2label", "{}"}}, {"id2label is {}, but a model has at least one"}},
+                 {{{"layer_norm_eps", ""}}, {"has no layer_norm_eps"}}});
   check_mentions(message_of<argument_error>([] {
-                   vit(read({{"patch_size", "14"}}));
+                   vit(read_vit({{"patch_size", "14"}}));
                  }),
                  {"VitForm{.patch = 16}", "patches of 14"});
   check_mentions(message_of<argument_error>([] { vit({.patch = 16, .features = 10, .heads = 3}); }),
