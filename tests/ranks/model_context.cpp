@@ -70,14 +70,6 @@ Tensor<std::int32_t, L> tokens(std::size_t samples, std::size_t first, const Mes
   });
 }
 
-struct Trained {
-  Numbers losses;
-  Numbers norms;
-  Numbers weights;
-  double evaluated = 0;
-  std::size_t correct = 0;
-};
-
 /// Steps of two batches of 3 and 2 samples, the first in segments, with labels that are ignored.
 Trained trained(Ranks& ranks, Keep keep = Keep::whole, bool sums_in_shares = false) {
   const MeshPlace& place = ranks.place();
@@ -98,12 +90,7 @@ Trained trained(Ranks& ranks, Keep keep = Keep::whole, bool sums_in_shares = fal
     result.norms.push_back(*step.finish().norm);
   }
   CHECK(replicas_are_equal(model, ranks));
-  std::vector<std::string> names;
-  model.visit_parameters([&](auto& one) { names.push_back(one.name); });
-  for (const std::string& name : names) {
-    const auto whole = model.gather(name);
-    result.weights.insert(result.weights.end(), whole.data(), whole.data() + whole.size());
-  }
+  result.weights = weights_of(model);
   const auto ids = tokens<Ids>(3, 7, place);
   const auto next = tokens<Whole>(3, 8, place);
   result.evaluated = evaluate_loss(model, ids.view(), next.view(), CrossEntropy{});
@@ -113,7 +100,7 @@ Trained trained(Ranks& ranks, Keep keep = Keep::whole, bool sums_in_shares = fal
 
 /// The losses of three steps in the dtypes of P.
 template <class P>
-Numbers losses_in(Ranks& ranks) {
+Numbers losses_of_reader(Ranks& ranks) {
   ReaderIn<Context<P, Reference, Ranks>> model(Reader{}, ranks, Seed{5}, text(dynamic));
   Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
   Numbers losses;
@@ -124,30 +111,16 @@ Numbers losses_in(Ranks& ranks) {
   return losses;
 }
 
-template <class P>
-void check_losses_in(double bound) {
-  Numbers one;
-  on_mesh({}, [&](Ranks& ranks) { one = losses_in<P>(ranks); });
-  for (const mesh& sizes : {mesh{.context = 2}, mesh{.data = 2, .context = 3, .tensor = 2}})
-    on_mesh(sizes,
-            [&](Ranks& ranks) { CHECK(largest_difference(losses_in<P>(ranks), one) <= bound); });
-}
-
 }  // namespace
 
 TEST_CASE("attention, positions, dropout and losses are those of one rank where tokens are cut") {
-  Trained one;
-  on_mesh({}, [&](Ranks& ranks) { one = trained(ranks); });
+  const Trained one = on_one_rank([](Ranks& ranks) { return trained(ranks); });
   CHECK(one.losses.back() > 0.5);
   for (const mesh& sizes : contexts) {
     CAPTURE(to_string(sizes));
     on_mesh(sizes, [&](Ranks& ranks) {
       const Trained many = trained(ranks);
-      CHECK(largest_difference(many.losses, one.losses) < 1e-13);
-      CHECK(largest_difference(many.norms, one.norms) < 1e-13);
-      CHECK(largest_difference(many.weights, one.weights) < 1e-13);
-      CHECK(many.evaluated == doctest::Approx(one.evaluated).epsilon(1e-13));
-      CHECK(many.correct == one.correct);
+      check_alike(many, one);
       if (sizes.data > 1) {
         const Trained cut = trained(ranks, Keep::state_over_data);
         CHECK(cut.weights == many.weights);
@@ -165,7 +138,7 @@ TEST_CASE("what ranks along context send for an attention is planned") {
       on_mesh(sizes, [&](Ranks& ranks) {
         Reading model(Reader{}, ranks, Seed{5}, text(dynamic));
         Optimizer optimizer(model, AdamW{}, keep);
-        for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+        clear_calls(ranks);
         train_step(model, tokens<Ids>(3, 0, ranks.place()).view(),
                    tokens<Whole>(3, 1, ranks.place()).view(), CrossEntropy{}, optimizer);
         check_counts(ranks, plan_step(model, text(3), CrossEntropy{}, {}, keep));
@@ -210,7 +183,7 @@ std::pair<Numbers, Numbers> given(Ranks& ranks, std::span<const Segment> segment
   Model<Net, OnMesh, OfSamples, TrainWithInputGradient> model(Net{}, ranks, Seed{5}, streams);
   if constexpr (std::same_as<Net, Lined>)
     model.set("0.weight", made<Invariant>(3, {{Axis::feature, 3}}, place).view());
-  for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+  clear_calls(ranks);
   const auto y = model.forward(made<Whole>(1, streams, place).view(), segments);
   using Given = SamplesOverMesh<Invariant, Axis::batch>;
   const auto dx = model.backward(made<Given>(2, y.global(), place).view());
@@ -241,8 +214,7 @@ TEST_CASE("the last token of a sample and its gradient are on one rank, wherever
 }
 
 TEST_CASE("a token in front, a mask and lines of whole samples are those of one rank") {
-  std::pair<Numbers, Numbers> one;
-  on_mesh({}, [&](Ranks& ranks) { one = given<Lined>(ranks); });
+  const auto one = on_one_rank([](Ranks& ranks) { return given<Lined>(ranks); });
   for (std::size_t i = 0; i < one.first.size(); ++i) {
     const std::size_t at = i % 18;
     const auto n = static_cast<std::int64_t>(at < 3 ? at : i / 18 * 15 + at - 3);
@@ -314,7 +286,8 @@ TEST_CASE("what cannot be cut by tokens is refused on every rank before it sends
 }
 
 TEST_CASE("in float, bf16 and fp16 the losses are those of one rank, but for rounding") {
-  check_losses_in<float>(0x1p-19);
-  check_losses_in<Precision<bf16, float>>(0x1p-5);
-  check_losses_in<Precision<fp16, float>>(0x1p-8);
+  const std::vector<mesh> two{{.context = 2}, {.data = 2, .context = 3, .tensor = 2}};
+  check_as_on_one_rank(losses_of_reader<float>, 0x1p-19, two);
+  check_as_on_one_rank(losses_of_reader<Precision<bf16, float>>, 0x1p-5, two);
+  check_as_on_one_rank(losses_of_reader<Precision<fp16, float>>, 0x1p-8, two);
 }

@@ -171,7 +171,7 @@ TEST_CASE("of largest elements that are equal the first of the whole plane gets 
         const std::size_t at = i % 18, first = 3 + 2 * (i / 18);
         return at >= first && at % 2 == 1 ? -2.0 : -3.0;
       });
-      for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+      clear_calls(ranks);
       const auto y = model.forward(x.view());
       const auto dy = filled<double, Images>(
           y.global(), place, [](std::size_t p) { return 1.0 + static_cast<double>(p); });
@@ -239,24 +239,6 @@ struct Windows
 inline const Shape seven_rows{
     {Axis::batch, 5}, {Axis::channel, 2}, {Axis::height, 7}, {Axis::width, 5}};
 
-struct Trained {
-  Numbers losses, norms, weights, slopes;
-  double evaluated = 0;
-  std::size_t correct = 0;
-};
-
-template <class Net>
-Numbers weights_of(Net& model) {
-  Numbers all;
-  std::vector<std::string> names;
-  model.visit_parameters([&](auto& one) { names.push_back(one.name); });
-  for (const std::string& name : names) {
-    const auto whole = model.gather(name);
-    all.insert(all.end(), whole.data(), whole.data() + whole.size());
-  }
-  return all;
-}
-
 /// Steps of two batches of 5 and 2 images.
 Trained trained(Ranks& ranks, Keep keep = Keep::whole) {
   const MeshPlace& place = ranks.place();
@@ -284,7 +266,7 @@ Trained trained(Ranks& ranks, Keep keep = Keep::whole) {
   const auto dx = model.backward(dy.view());
   result.slopes = whole(ranks, dx);
   model.discard_step();
-  for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+  clear_calls(ranks);
   train_step(model, x.view(), labels(5, 0, place).view(), CrossEntropy{}, optimizer);
   check_counts(ranks, plan_step(model, seven_rows, CrossEntropy{}, {}, keep));
   return result;
@@ -293,19 +275,13 @@ Trained trained(Ranks& ranks, Keep keep = Keep::whole) {
 }  // namespace
 
 TEST_CASE("windows, branches, means and masks are those of one rank where rows are cut") {
-  Trained one;
-  on_mesh({}, [&](Ranks& ranks) { one = trained(ranks); });
+  const Trained one = on_one_rank([](Ranks& ranks) { return trained(ranks); });
   CHECK(one.losses.back() > 0.1);
   for (const mesh& sizes : meshes_of_rows) {
     CAPTURE(to_string(sizes));
     on_mesh(sizes, [&](Ranks& ranks) {
       const Trained many = trained(ranks);
-      CHECK(largest_difference(many.losses, one.losses) < 1e-13);
-      CHECK(largest_difference(many.norms, one.norms) < 1e-13);
-      CHECK(largest_difference(many.weights, one.weights) < 1e-13);
-      CHECK(largest_difference(many.slopes, one.slopes) < 1e-13);
-      CHECK(many.evaluated == doctest::Approx(one.evaluated).epsilon(1e-13));
-      CHECK(many.correct == one.correct);
+      check_alike(many, one);
       if (sizes.data == 1) return;
       CHECK(trained(ranks, Keep::state_over_data).weights == many.weights);
       const Numbers all = trained(ranks, Keep::all_over_data).weights;
@@ -339,7 +315,7 @@ Numbers losses_of_pixels(Ranks& ranks, const Shape& in) {
   for (std::int64_t n = 0; n < 3; ++n) {
     const auto x = made<Images>(30 + n, in, ranks.place());
     const auto y = made<Target>(70 + n, out, ranks.place());
-    for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+    clear_calls(ranks);
     losses.push_back(train_step(model, x.view(), y.view(), MeanSquaredError{}, optimizer));
     check_counts(ranks, plan_step(model, in, MeanSquaredError{}));
     if (n == 0) CHECK(model.evaluate(x.view()).global() == out);
@@ -358,28 +334,13 @@ TEST_CASE("losses of pixels and tokens are those of one rank where rows are cut"
       {Axis::batch, 3}, {Axis::channel, 1}, {Axis::depth, 4}, {Axis::height, 7}, {Axis::width, 4}};
   Shape even = volumes;
   even[3].units = 6;
-  Numbers flat, deep, seen, inside;
-  on_mesh({}, [&](Ranks& ranks) {
-    flat = losses_of_pixels<Pixels, Cut, Invariant>(ranks, seven_rows);
-    deep = losses_of_pixels<Volumes, Cut, Images>(ranks, volumes);
-    seen = losses_of_pixels<Tokens, Invariant, Whole>(ranks, seven_rows);
-    inside = losses_of_pixels<Voxels, Invariant, Invariant>(ranks, even);
-  });
-  CHECK(flat[2] > 0.1);
-  CHECK(deep[2] > 0.1);
-  for (const mesh& sizes : meshes_of_rows) {
-    CAPTURE(to_string(sizes));
-    on_mesh(sizes, [&](Ranks& ranks) {
-      const auto in_shards = losses_of_pixels<Pixels, InShards, Invariant>(ranks, seven_rows);
-      CHECK(largest_difference(in_shards, flat) < 1e-13);
-      const auto of_volumes = losses_of_pixels<Volumes, Cut, Images>(ranks, volumes);
-      CHECK(largest_difference(of_volumes, deep) < 1e-13);
-      const auto of_tokens = losses_of_pixels<Tokens, Invariant, Whole>(ranks, seven_rows);
-      CHECK(largest_difference(of_tokens, seen) < 1e-13);
-      const auto of_voxels = losses_of_pixels<Voxels, Invariant, Invariant>(ranks, even);
-      CHECK(largest_difference(of_voxels, inside) < 1e-13);
-    });
-  }
+  const auto check = [](auto losses_of, const Shape& in) {
+    check_as_on_one_rank([&](Ranks& ranks) { return losses_of(ranks, in); }, 1e-13, meshes_of_rows);
+  };
+  check(losses_of_pixels<Pixels, InShards, Invariant>, seven_rows);
+  check(losses_of_pixels<Volumes, Cut, Images>, volumes);
+  check(losses_of_pixels<Tokens, Invariant, Whole>, seven_rows);
+  check(losses_of_pixels<Voxels, Invariant, Invariant>, even);
 }
 
 namespace {
@@ -433,8 +394,7 @@ TEST_CASE("a merge of rows draws the random numbers of one rank, and refuses oth
     model.discard_step();
     return numbers;
   };
-  Numbers one;
-  on_mesh({}, [&](Ranks& ranks) { one = numbers_of(ranks); });
+  const Numbers one = on_one_rank(numbers_of);
   on_mesh({.data = 2, .context = 3}, [&](Ranks& ranks) {
     CHECK(numbers_of(ranks) == one);
     Shape lower = images;
@@ -461,26 +421,11 @@ TEST_CASE("an axis height beside tokens is not cut over context") {
 
 namespace {
 
-/// The losses of three steps in the dtypes of P.
-template <class Net, class P>
-Numbers losses_in(Ranks& ranks) {
-  using T = typename Context<P, Reference, Ranks>::dtype;
-  Model<Net, Context<P, Reference, Ranks>, OfImages> model(Net{}, ranks, Seed{5}, images);
-  Optimizer optimizer(model, Sgd{.learning_rate = 0.02});
-  const auto x = made<Images, T>(30, images, ranks.place());
-  Numbers losses;
-  for (int n = 0; n < 3; ++n)
-    losses.push_back(
-        train_step(model, x.view(), labels(7, 0, ranks.place()).view(), CrossEntropy{}, optimizer));
-  return losses;
-}
-
 template <class Net, class P>
 void check_losses_in(double bound) {
-  Numbers one;
-  on_mesh({}, [&](Ranks& ranks) { one = losses_in<Net, P>(ranks); });
-  on_mesh({.data = 2, .context = 3, .tensor = 2},
-          [&](Ranks& ranks) { CHECK(largest_difference(losses_in<Net, P>(ranks), one) <= bound); });
+  check_as_on_one_rank(
+      [](Ranks& ranks) { return losses_in<Net, P, OfImages, Images>(ranks, images, 0.02); }, bound,
+      {{.data = 2, .context = 3, .tensor = 2}});
 }
 
 }  // namespace

@@ -42,15 +42,6 @@ double sum_of_squares(Network& model, const std::string& name) {
   return sum;
 }
 
-struct Trained {
-  Numbers losses;
-  Numbers norms;
-  Numbers weights;
-  Numbers slopes;  ///< the gradient of an input
-  double evaluated = 0;
-  std::size_t correct = 0;
-};
-
 /// Steps of two batches of 7 and 4 samples, with a mask for each and logits that are split.
 Trained trained(Ranks& ranks, std::size_t bucket_bytes = default_bucket_bytes) {
   const MeshPlace& place = ranks.place();
@@ -68,21 +59,14 @@ Trained trained(Ranks& ranks, std::size_t bucket_bytes = default_bucket_bytes) {
     result.losses.push_back(step.add(y.view(), labels(4, n + 1, place).view(), loss));
     result.norms.push_back(*step.finish().norm);
   }
-  for (const char* name : {"0.weight", "0.bias", "3.weight", "3.bias", "4.weight", "4.bias"}) {
-    const auto whole = model.gather(name);
-    result.weights.insert(result.weights.end(), whole.data(), whole.data() + whole.size());
-  }
+  result.weights = weights_of(model);
   const auto x = made<Whole>(50, rows, place);
   result.evaluated = evaluate_loss(model, x.view(), labels(7, 0, place).view(), loss);
   result.correct = count_correct(model, x.view(), labels(7, 0, place).view());
   CHECK(replicas_are_equal(model, ranks));
   CHECK(model.forward(x.view()).global() == Shape{{Axis::batch, 7}, {Axis::feature, 5}});
   const auto dy = made<Mlp::output_layout>(60, {{Axis::batch, 7}, {Axis::feature, 5}}, place);
-  const auto dx = model.backward(dy.view());
-  Tensor<double, Invariant> whole(rows, place_for<Invariant>(place));
-  Pool pool;
-  redistribute(ranks, pool, dx, whole.view());
-  result.slopes.assign(whole.data(), whole.data() + whole.size());
+  result.slopes = whole(ranks, model.backward(dy.view()));
   return result;
 }
 
@@ -154,8 +138,7 @@ TEST_CASE("a convolutional network learns on every mesh what PyTorch learns on o
 }
 
 TEST_CASE("dropout, steps of two batches, clipping and evaluation are those of one rank") {
-  Trained one;
-  on_mesh({}, [&](Ranks& ranks) { one = trained(ranks); });
+  const Trained one = on_one_rank([](Ranks& ranks) { return trained(ranks); });
   CHECK(one.losses.back() > 0);
   for (const mesh& sizes : meshes) {
     CAPTURE(to_string(sizes));
@@ -163,12 +146,7 @@ TEST_CASE("dropout, steps of two batches, clipping and evaluation are those of o
       const std::size_t two_numbers = 16;
       const Trained many = trained(ranks);
       CHECK(trained(ranks, two_numbers).weights == many.weights);
-      CHECK(largest_difference(many.losses, one.losses) < 1e-13);
-      CHECK(largest_difference(many.norms, one.norms) < 1e-13);
-      CHECK(largest_difference(many.weights, one.weights) < 1e-13);
-      CHECK(largest_difference(many.slopes, one.slopes) < 1e-13);
-      CHECK(many.evaluated == doctest::Approx(one.evaluated).epsilon(1e-13));
-      CHECK(many.correct == one.correct);
+      check_alike(many, one);
     });
   }
 }
@@ -238,47 +216,27 @@ Numbers losses_of_layers(Ranks& ranks) {
   return losses;
 }
 
-/// The losses of three steps in T, with parameters and sums over ranks in float.
+/// The same in T, with parameters and sums over ranks in float.
 template <class T>
-Numbers losses_in(Ranks& ranks) {
-  Model<Perceptron, Context<Precision<T, float>, Reference, Ranks>,
-        Ends<Invariant, Sharded<Axis::feature>>>
-      model(ranks, Seed{5});
-  Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
-  Numbers losses;
-  for (std::int64_t n = 0; n < 3; ++n)
-    losses.push_back(train_step(model, made<Whole, T>(30 + n, rows, ranks.place()).view(),
-                                labels(7, n, ranks.place()).view(), CrossEntropy{}, optimizer));
-  return losses;
-}
-
-/// The losses on every mesh are those of one rank up to `bound`.
-template <class LossesOf>
-void check_losses(LossesOf losses_of, double bound, const std::vector<mesh>& on = meshes) {
-  Numbers one;
-  on_mesh({}, [&](Ranks& ranks) { one = losses_of(ranks); });
-  CHECK(one.back() > 0.5);
-  for (const mesh& sizes : on) {
-    CAPTURE(to_string(sizes));
-    on_mesh(sizes,
-            [&](Ranks& ranks) { CHECK(largest_difference(losses_of(ranks), one) <= bound); });
-  }
+Numbers losses_of_perceptron(Ranks& ranks) {
+  return losses_in<Perceptron, Precision<T, float>, Ends<Invariant, Sharded<Axis::feature>>, Whole>(
+      ranks, rows, 0.1);
 }
 
 }  // namespace
 
 TEST_CASE("a transformer with dropout has the losses of one rank on every mesh") {
-  check_losses(losses_of_gpt, 1e-13);
-  check_losses(losses_of_gpt, 1e-13, contexts);
+  check_as_on_one_rank(losses_of_gpt, 1e-13, meshes);
+  check_as_on_one_rank(losses_of_gpt, 1e-13, contexts);
 }
 
 TEST_CASE("a layer's own loss is that of one rank on every mesh") {
-  check_losses(losses_of_layers, 1e-13);
+  check_as_on_one_rank(losses_of_layers, 1e-13, meshes);
 }
 
 TEST_CASE("in bf16 and fp16 the losses on every mesh are those of one rank, but for rounding") {
-  check_losses(losses_in<bf16>, 0x1p-8);
-  check_losses(losses_in<fp16>, 0x1p-11);
+  check_as_on_one_rank(losses_of_perceptron<bf16>, 0x1p-8, meshes);
+  check_as_on_one_rank(losses_of_perceptron<fp16>, 0x1p-11, meshes);
 }
 
 TEST_CASE("a checkpoint of one mesh goes on on another, and becomes the same bytes there") {
@@ -323,14 +281,8 @@ TEST_CASE("what the page on meshes shows learns from a program's own rows as one
     inputs[i] = witness::made(70, static_cast<std::int64_t>(i));
   std::vector<std::int32_t> classes;
   for (std::int64_t row = 0; row < 11; ++row) classes.push_back(witness::made_label(row, 5));
-  double one = 0;
-  on_mesh({}, [&](Ranks& ranks) { one = learn(ranks, inputs, classes); });
-  for (const mesh& sizes : meshes) {
-    CAPTURE(to_string(sizes));
-    on_mesh(sizes, [&](Ranks& ranks) {
-      CHECK(learn(ranks, inputs, classes) == doctest::Approx(one).epsilon(1e-13));
-    });
-  }
+  check_as_on_one_rank([&](Ranks& ranks) { return Numbers{learn(ranks, inputs, classes)}; }, 1e-13,
+                       meshes);
 }
 
 TEST_CASE("a description shows the rank's slice, and what all ranks send") {
@@ -355,7 +307,7 @@ TEST_CASE("a tracer notes the axis of each call, and the bytes of its group") {
     Mlp model(ranks, Seed{5});
     Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
     model.observer().reserve(200);
-    for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+    clear_calls(ranks);
     train_step(model, made<Whole>(30, rows, ranks.place()).view(),
                labels(7, 0, ranks.place()).view(), CrossEntropy{}, optimizer);
     for (const MeshAxis axis : {replica, data, tensor}) {
@@ -536,21 +488,32 @@ TEST_CASE("ranks along data that make unlike models are told in the first step")
   check_mentions(said, {"seed"});
 }
 
+namespace {
+
+/// The error of f(ranks), which all ranks are told alike; "" if there is none.
+template <class F>
+std::string told_on_mesh(const mesh& sizes, F f) {
+  std::vector<std::string> said(static_cast<std::size_t>(sizes.size()));
+  on_mesh(sizes, [&](Ranks& ranks) {
+    said[static_cast<std::size_t>(ranks.rank())] = message_of<collective_error>([&] { f(ranks); });
+  });
+  for (const std::string& text : said) CHECK(text == said[0]);
+  return said[0];
+}
+
+}  // namespace
+
 TEST_CASE(
     "a parameter that has drifted is told on every rank, with the ranks that hold it otherwise") {
   const auto told = [](const mesh& sizes, int rank, std::string_view changed) {
-    std::vector<std::string> said(static_cast<std::size_t>(sizes.size()));
-    on_mesh(sizes, [&](Ranks& ranks) {
+    return told_on_mesh(sizes, [&](Ranks& ranks) {
       Mlp model(ranks, Seed{5});
       compare_held(model);
       model.visit_parameters([&](auto& parameter) {
         if (ranks.rank() == rank && parameter.name == changed) parameter.value.data()[0] += 1e-9;
       });
-      said[static_cast<std::size_t>(ranks.rank())] =
-          message_of<collective_error>([&] { compare_held(model); });
+      compare_held(model);
     });
-    for (const std::string& text : said) CHECK(text == said[0]);
-    return said[0];
   };
   const std::string alike = "must hold alike: ";
   check_mentions(told({.data = 3, .tensor = 2}, 3, "0.weight"), {alike + "0.weight of rank 3. "});
@@ -562,8 +525,7 @@ TEST_CASE(
 
 TEST_CASE("moments that have drifted are told, also where ranks keep shares of them") {
   const auto told = [](const mesh& sizes, Keep keep, int rank) {
-    std::vector<std::string> said(static_cast<std::size_t>(sizes.size()));
-    on_mesh(sizes, [&](Ranks& ranks) {
+    return told_on_mesh(sizes, [&](Ranks& ranks) {
       Mlp model(ranks, Seed{5});
       Optimizer optimizer(model, Sgd{.learning_rate = 0.1, .momentum = 0.9}, keep);
       compare_held(model, optimizer);
@@ -572,11 +534,8 @@ TEST_CASE("moments that have drifted are told, also where ranks keep shares of t
           optimizer.moments_of(parameter.slot)[0] += 1e-9;
       });
       compare_held(model);
-      said[static_cast<std::size_t>(ranks.rank())] =
-          message_of<collective_error>([&] { compare_held(model, optimizer); });
+      compare_held(model, optimizer);
     });
-    for (const std::string& text : said) CHECK(text == said[0]);
-    return said[0];
   };
   const std::string of = "must hold alike: the moments of 0.weight of ";
   check_mentions(told({.data = 3, .tensor = 2}, Keep::whole, 3), {of + "rank 3. "});

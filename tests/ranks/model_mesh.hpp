@@ -117,6 +117,10 @@ Numbers whole(Ranks& ranks, const V& view) {
   return Numbers(all.data(), all.data() + all.size());
 }
 
+inline void clear_calls(Ranks& ranks) {
+  for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+}
+
 /// The numbers of calls and elements along each axis are those of the plan.
 inline void check_counts(Ranks& ranks, const Plan& plan) {
   collectives all;
@@ -148,6 +152,70 @@ bool replicas_are_equal(M& model, Ranks& ranks) {
   return largest == smallest;
 }
 
+/// All parameters, whole; a collective.
+template <class M>
+Numbers weights_of(M& model) {
+  Numbers all;
+  std::vector<std::string> names;
+  model.visit_parameters([&](auto& one) { names.push_back(one.name); });
+  for (const std::string& name : names) {
+    const auto whole = model.gather(name);
+    all.insert(all.end(), whole.data(), whole.data() + whole.size());
+  }
+  return all;
+}
+
+/// What some steps and a batch behind them come to.
+struct Trained {
+  Numbers losses{}, norms{}, weights{};
+  Numbers slopes{};  ///< the gradient of an input
+  double evaluated = 0;
+  std::size_t correct = 0;
+};
+
+/// Equal, but for the rounding of sums over ranks.
+inline void check_alike(const Trained& many, const Trained& one) {
+  CHECK(largest_difference(many.losses, one.losses) < 1e-13);
+  CHECK(largest_difference(many.norms, one.norms) < 1e-13);
+  CHECK(largest_difference(many.weights, one.weights) < 1e-13);
+  CHECK(largest_difference(many.slopes, one.slopes) < 1e-13);
+  CHECK(many.evaluated == doctest::Approx(one.evaluated).epsilon(1e-13));
+  CHECK(many.correct == one.correct);
+}
+
+/// What numbers_of(ranks) is on one rank.
+template <class NumbersOf>
+auto on_one_rank(NumbersOf numbers_of) {
+  decltype(numbers_of(std::declval<Ranks&>())) one;
+  on_mesh({}, [&](Ranks& ranks) { one = numbers_of(ranks); });
+  return one;
+}
+
+/// On every mesh they are those of one rank, up to `bound`.
+template <class NumbersOf>
+void check_as_on_one_rank(NumbersOf numbers_of, double bound, const std::vector<mesh>& on) {
+  const Numbers one = on_one_rank(numbers_of);
+  CHECK(one.front() > 0.1);
+  for (const mesh& sizes : on) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes,
+            [&](Ranks& ranks) { CHECK(largest_difference(numbers_of(ranks), one) <= bound); });
+  }
+}
+
+/// The losses of three steps of a model in the dtypes of P on the made-up inputs from `number` on.
+template <class Net, class P, class E, Layout X>
+Numbers losses_in(Ranks& ranks, const Shape& in, double rate) {
+  using C = Context<P, Reference, Ranks>;
+  Model<Net, C, E> model(Net{}, ranks, Seed{5}, in);
+  Optimizer optimizer(model, Sgd{.learning_rate = rate});
+  Numbers losses;
+  for (std::int64_t n = 0; n < 3; ++n)
+    losses.push_back(train_step(model, made<X, typename C::dtype>(30 + n, in, ranks.place()).view(),
+                                labels(7, n, ranks.place()).view(), CrossEntropy{}, optimizer));
+  return losses;
+}
+
 /// Losses and norms of gradients that tests/witness/make_mesh.py prints.
 struct Learned {
   Numbers losses{5.5127910524724122, 3.5581513721954288, 3.9190451594373332};
@@ -171,7 +239,7 @@ void check_learns_as_pytorch(M& model, const Learned& learned = {}) {
   Numbers losses, norms;
   for (std::int64_t step = 0; step < 3; ++step) {
     const auto x = made<X>(20 + step, images, ranks.place());
-    for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+    clear_calls(ranks);
     Step one(optimizer, 7, {.clip_norm = 0.5});
     losses.push_back(one.add(x.view(), labels_of_step(step, ranks.place()).view(), loss));
     norms.push_back(*one.finish().norm);
