@@ -6,8 +6,9 @@
 // Thread ranks begin no sums: over the line theirs are made at the end, and then, without a line,
 // at once where backward has come to.
 //
-// The same for the parameters that processes gather where each stores a share of them: the line
-// then takes half of a step for the gathers, and they are made by each layer or ahead of it.
+// The same for what processes send where each stores a share of it: the line then takes half of a
+// step for the gathers of parameters, made by each layer or ahead of it; or for the sums of
+// gradients, made by each layer or while the layer before it goes backward.
 //
 //     mpiexec -n 2 bench_models_overlap [--rounds=N]    ranks that are processes
 //     bench_models_overlap [--rounds=N]                 ranks that are threads
@@ -153,7 +154,7 @@ struct Trained {
         x({{sw::Axis::batch, rows}, {sw::Axis::feature, features}}, ranks.place()),
         labels({{sw::Axis::batch, rows}}, sw::place_for<sw::Invariant>(ranks.place())) {
     model.set_bucket_bytes(bucket_bytes);
-    if (keep == sw::Keep::whole) sums.emplace(model);
+    if (!cuts_gradients(keep)) sums.emplace(model);
     const auto values = bench::random_values<float>(
         x.size(), static_cast<unsigned>(ranks.place()[sw::MeshAxis::data].rank));
     std::copy(values.begin(), values.end(), x.data());
@@ -249,21 +250,25 @@ std::vector<bench::Timing> over_line(Inner& world, int rounds) {
   return timings;
 }
 
-template <class Inner>
-std::vector<bench::Timing> gathers_over_line(Inner& world, std::size_t layers_ahead, int rounds) {
+/// What layers of a model with this Keep wait for, or what goes on beside layers: calls of an
+/// operation on all that a rank has, in so many passes. make(model) makes who does the latter.
+template <class Inner, class Make>
+std::vector<bench::Timing> shares_over_line(Inner& world, sw::Keep keep, sw::Operation operation,
+                                            std::size_t passes, const std::string& name, int rounds,
+                                            Make make) {
   using Ranks = sw::MeshRanks<OverLine<Inner>>;
   Ranks ranks(OverLine<Inner>(world), {.data = 2});
   Line& line = ranks.line();
-  line.operation = sw::Operation::all_gather;
-  Trained<Ranks> plain(ranks, sw::Keep::all_over_data), ahead(ranks, sw::Keep::all_over_data);
-  const sw::PrefetchedParameters prefetched(ahead.model, layers_ahead);
+  line.operation = operation;
+  Trained<Ranks> plain(ranks, keep), beside(ranks, keep);
+  const auto made = make(beside.model);
   for (int i = 0; i < 3; ++i) {
     plain.step();
-    ahead.step();
+    beside.step();
   }
-  bench::require_on_all(world, plain.values() == ahead.values(), "gathers ahead");
+  bench::require_on_all(world, plain.values() == beside.values(), name);
 
-  const std::size_t bytes = 2 * plain.model.values().size_bytes();  // for forward and backward
+  const std::size_t bytes = passes * plain.model.values().size_bytes();
   const double slow = seconds_per_byte(
       world, [&] { plain.step(); }, bytes);
   const auto with = [&](double time, Trained<Ranks>& trained) {
@@ -272,10 +277,11 @@ std::vector<bench::Timing> gathers_over_line(Inner& world, std::size_t layers_ah
       trained.step();
     };
   };
-  const std::vector<std::string> names{"gathers", "gathers ahead", "gathers over the line",
-                                       "ahead, over the line"};
+  const std::vector<std::string> names{name, name + " beside layers", name + " over the line",
+                                       "beside layers, over the line"};
   const auto times = bench::in_turns(
-      world, {with(0, plain), with(0, ahead), with(slow, plain), with(slow, ahead)}, rounds, 1e-3);
+      world, {with(0, plain), with(0, beside), with(slow, plain), with(slow, beside)}, rounds,
+      1e-3);
   auto timings = bench::timings_of(names, times);
   const auto exposed_of = [&](std::size_t over, std::size_t without) {
     return exposed(
@@ -300,8 +306,17 @@ int main(int argc, char** argv) {
     bench::Program program(argc, argv);
     if (processes.size() == 2) {
       program.add("processes", [&] { return over_line(processes, program.rounds()); });
-      program.add("processes/gathers",
-                  [&] { return gathers_over_line(processes, 1, program.rounds()); });
+      program.add("processes/gathers", [&] {
+        return shares_over_line(processes, sw::Keep::all_over_data, sw::Operation::all_gather, 2,
+                                "gathers", program.rounds(),
+                                [](auto& model) { return sw::PrefetchedParameters(model, 1); });
+      });
+      program.add("processes/sums of shares", [&] {
+        return shares_over_line(processes, sw::Keep::gradients_over_data,
+                                sw::Operation::reduce_scatter, 1, "sums of shares",
+                                program.rounds(),
+                                [](auto& model) { return sw::OverlappedSums(model); });
+      });
     } else {
       program.add("threads", [&] {
         return bench::on_threads(2, [&](auto& all) { return over_line(all, program.rounds()); });

@@ -364,8 +364,9 @@ TEST_CASE("what is under way while layers run gives the bits of what is waited f
     const std::vector<double> plain = testing::steps_on_mesh(backend, ranks, Keep::whole);
     for (const Keep keep : {Keep::whole, Keep::state_over_data})
       CHECK(testing::steps_on_mesh<true>(backend, ranks, keep) == plain);
-    CHECK(testing::steps_on_mesh<true>(backend, ranks, Keep::all_over_data) ==
-          testing::steps_on_mesh(backend, ranks, Keep::all_over_data));
+    for (const Keep keep : {Keep::gradients_over_data, Keep::all_over_data})
+      CHECK(testing::steps_on_mesh<true>(backend, ranks, keep) ==
+            testing::steps_on_mesh(backend, ranks, keep));
   }
 }
 

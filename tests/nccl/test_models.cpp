@@ -51,8 +51,11 @@ TEST_CASE("nccl: ranks of a mesh that keep all, or a share of it, and sum beside
       CHECK(steps_on_mesh(gpu, ranks, keep) == expected);
       CHECK(steps_on_mesh<true>(gpu, ranks, keep) == expected);  // sums beside backward
     }
-    for (const Keep keep : {Keep::gradients_over_data, Keep::all_over_data})
-      CHECK(steps_on_mesh(gpu, ranks, keep) == steps_on_mesh(near, near_ranks, keep));
+    for (const Keep keep : {Keep::gradients_over_data, Keep::all_over_data}) {
+      const auto expected_of_share = steps_on_mesh(near, near_ranks, keep);
+      CHECK(steps_on_mesh(gpu, ranks, keep) == expected_of_share);
+      CHECK(steps_on_mesh<true>(gpu, ranks, keep) == expected_of_share);
+    }
   });
   CHECK(nothing_is_left());
 }

@@ -16,6 +16,7 @@
 
 #include "ranks/model_mesh.hpp"
 #include "shardwise/model/prefetched_parameters.hpp"
+#include "shardwise/train/overlapped_sums.hpp"
 #include "support/count_allocations.hpp"
 #include "support/late_ranks.hpp"
 #include "support/messages.hpp"
@@ -203,6 +204,7 @@ TEST_CASE("the bits are those of layers that gather for themselves") {
     on_late_mesh(sizes, [&](LateRanks& ranks) {
       Trainer plain(ranks), near(ranks), far(ranks);
       const PrefetchedParameters next(near.model), further(far.model, 3);
+      const OverlappedSums sums(far.model);
       for (const std::size_t batches : {1U, 3U, 5U}) {
         const auto calls = calls_of(ranks, [&] { plain.step(batches); });
         CHECK(late.begun == 0);
@@ -269,10 +271,13 @@ TEST_CASE("while a layer runs, the next ones in its direction are gathered, as p
 TEST_CASE("a rank needs memory for the parameters of one more layer, and allocates no more") {
   on_late_mesh({.data = 2}, [](LateRanks& ranks) {
     std::vector<std::size_t> most;  // bytes lent at a time
-    for (const std::size_t layers : {0U, 1U, 2U}) {
+    for (const std::size_t layers : {0U, 1U, 2U, 1U}) {
+      const bool overlaps = most.size() == 3;
       Trainer trainer(ranks);
       std::optional<PrefetchedParameters<M>> prefetched;
       if (layers > 0) prefetched.emplace(trainer.model, layers);
+      std::optional<OverlappedSums<M>> sums;
+      if (overlaps) sums.emplace(trainer.model);
       const auto x = trainer.input(1);
       const auto target = labels(1, 0, ranks.place());
       for (const MeshAxis axis : mesh_axes) ranks.along(axis).reserve(2000);
@@ -284,9 +289,9 @@ TEST_CASE("a rank needs memory for the parameters of one more layer, and allocat
             }) == 0);
       pool_of_model = nullptr;
       most.push_back(most_lent);
-      const auto gathered = [&](std::size_t ahead) {
+      const auto gathered = [&](std::size_t ahead, bool overlapping = false) {
         return state_of_rank<M::ends, double>(trainer.model.layers(), ranks.place(), in_shape, 2,
-                                              Keep::all_over_data, ahead)
+                                              Keep::all_over_data, ahead, overlapping)
                    .gathered /
                sizeof(double);
       };
@@ -294,11 +299,19 @@ TEST_CASE("a rank needs memory for the parameters of one more layer, and allocat
       CHECK(gathered(0) == 2 * 49);
       CHECK(gathered(1) == 2 * 48 + 49);
       CHECK(gathered(2) == 2 * 48 + 49 + 42);
+      CHECK(gathered(0, true) == 2 * 49 + 48);
+      CHECK(gathered(1, true) == 2 * 49 + 48 + 42);
       Pool pool;
       std::vector<Buffer> more;
       for (std::size_t i = 0; i < layers; ++i) more.push_back(pool.take(49 * sizeof(double)));
+      // and the gradients of a layer, with the sums of them all at a time
+      for (const std::size_t elements : {49U, 42U, 7U})
+        if (overlaps) more.push_back(pool.take(elements * sizeof(double)));
       CHECK(most.back() <= most.front() + pool.lent());
-      if (layers > 0) CHECK(most[layers] > most[layers - 1]);
+      if (overlaps)
+        CHECK(most.back() > most[layers]);
+      else if (layers > 0)
+        CHECK(most[layers] > most[layers - 1]);
     }
   });
 }
@@ -321,6 +334,7 @@ TEST_CASE("a pass that fails leaves no gather under way, and the model as before
   on_late_mesh({.data = 2}, [](LateRanks& ranks) {
     Trainer plain(ranks), near(ranks);
     const PrefetchedParameters prefetched(near.model);
+    const OverlappedSums sums(near.model);
     near.step(1);
     plain.step(1);
     for (const std::ptrdiff_t layers : {4, 20}) {  // in forward, and in backward

@@ -18,6 +18,7 @@ namespace testing {
 struct SeenLate {
   int begun = 0;
   int under_way = 0;
+  int most = 0;        // that were under way at a time
   int progressed = 0;  // calls of progress(), of all that were under way
   int touched = 0;     // while they were under way
   /// n where one begins that gives n elements, and -n at its end.
@@ -39,7 +40,7 @@ class Late {
       given_.assign(move.in.begin(), move.in.end());
     if constexpr (has_counts) std::ranges::copy(move.counts, counts_.begin());
     ++late.begun;
-    ++late.under_way;
+    late.most = std::max(late.most, ++late.under_way);
     late.events.push_back(static_cast<std::ptrdiff_t>(move.out.size()));
     std::ranges::fill(bytes(), nothing);
   }

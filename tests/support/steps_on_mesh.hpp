@@ -36,8 +36,8 @@ struct InThreeGroups
                             shardwise::To<shardwise::Invariant>> {};
 
 /// The losses and norms of three steps of two batches, and then the rank's parameters. If they
-/// overlap, gradients are summed in buckets of 5 while backward goes on, or parameters are gathered
-/// ahead if ranks store shares of them.
+/// overlap, gradients are summed while backward goes on, in buckets of 5 if ranks keep all of them,
+/// and parameters are gathered ahead if ranks store shares of them.
 template <bool Overlap = false, class B, class Ranks>
 std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep) {
   using namespace shardwise;
@@ -54,10 +54,8 @@ std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep
   std::conditional_t<Overlap, std::optional<PrefetchedParameters<M>>, Nothing> prefetched;
   if constexpr (Overlap) {
     model.set_bucket_bytes(20);
-    if (cuts_parameters(keep))
-      prefetched.emplace(model);
-    else
-      options.overlap = &sums.emplace(model);
+    if (cuts_parameters(keep)) prefetched.emplace(model);
+    options.overlap = &sums.emplace(model);
   }
   std::vector<double> told;
   for (std::int64_t number = 0; number < 3; ++number) {

@@ -15,6 +15,7 @@
 #include "shardwise/model/bound_composition.hpp"
 #include "shardwise/model/bound_repeat.hpp"
 #include "shardwise/model/flight.hpp"
+#include "shardwise/model/gradient_reducer.hpp"
 #include "shardwise/model/model_base.hpp"
 #include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/plan.hpp"
@@ -447,9 +448,12 @@ class Model : public ModelBase<Ctx> {
 
   input_gradients_t<dtype, E, Use> run_backward(const output_gradient_view& dy) {
     const detail::PrefetchedPass ahead(run_.prefetcher, true);
+    const detail::ReducedPass sums(run_.reducer);
     return this->placed([&] {
-      return bound_.backward(run_, detail::converted_all<duals_t<Gives>, true>(
-                                       run_, detail::values_of(detail::slice_of(dy))));
+      auto dx = bound_.backward(run_, detail::converted_all<duals_t<Gives>, true>(
+                                          run_, detail::values_of(detail::slice_of(dy))));
+      sums.finish();
+      return dx;
     });
   }
 

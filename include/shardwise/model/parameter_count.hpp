@@ -55,15 +55,18 @@ struct ParameterCounter : WalkVisitor {
     if (has_parameters) uses.add(used);
   }
 
-  /// The most elements, besides those that it stores, that a rank has for a backward at a time: of
+  /// The most bytes, besides those of what it stores, that a rank has for a backward at a time: of
   /// the gradients of a layer if it stores a share of these; if it stores a share of the
-  /// parameters, of those of the layer and of so many layers before it.
-  constexpr std::size_t gathered(bool has_gradient_share, std::size_t ahead) const {
+  /// parameters, of those of the layer and of so many layers before it, in elements of `bytes`
+  /// bytes; and of the gradients of the layer behind it, in elements of `bytes_under_way` bytes.
+  constexpr std::size_t gathered(std::size_t bytes, bool has_gradient_share, std::size_t ahead,
+                                 std::size_t bytes_under_way) const {
     std::size_t most = 0;
     for (std::size_t i = 0; i < uses.size(); ++i) {
-      std::size_t here = has_gradient_share ? uses[i] : 0;
+      std::size_t here = has_gradient_share ? uses[i] * bytes : 0;
       if (memory.stores_share())
-        for (std::size_t j = 0; j <= ahead && j <= i; ++j) here += uses[i - j];
+        for (std::size_t j = 0; j <= ahead && j <= i; ++j) here += uses[i - j] * bytes;
+      if (i + 1 < uses.size()) here += uses[i + 1] * bytes_under_way;
       if (here > most) most = here;
     }
     return most;

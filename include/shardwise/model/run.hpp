@@ -23,6 +23,7 @@
 #include "shardwise/model/finite.hpp"
 #include "shardwise/model/flight.hpp"
 #include "shardwise/model/gradient_listener.hpp"
+#include "shardwise/model/gradient_reducer.hpp"
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/observer.hpp"
@@ -121,6 +122,7 @@ struct Run {
   /// where layers compute them in a part of their own.
   bool leaves_parameters = false;
   detail::GradientListener* listener = nullptr;  ///< on a mesh, of this backward; mostly null
+  detail::GradientReducer* reducer = nullptr;    ///< of shares; null if layers sum for themselves
   [[no_unique_address]] typename Context::observer observer{};  ///< of the work of a rank
 
   /// Sets the step number, also for later work of the backend.

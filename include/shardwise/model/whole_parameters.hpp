@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/comm/mark.hpp"
+#include "shardwise/comm/moves.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
@@ -67,37 +69,81 @@ struct RoundTwice {
   constexpr void operator()(std::size_t i) const { to[i] = rounded<To>(rounded<Via>(from[i])); }
 };
 
-/// Sums the gradients `whole` of a parameter over the ranks along `data`, and stores this rank's
-/// share of the sums, or adds it to what is stored. Rounds as `settle` does.
+/// A parameter's gradient in the dtype in which ranks along `data` send it, and the sums of this
+/// rank's share of it. Rounds as `settle` does.
 template <class Context>
-void reduce_to_stored(Run<Context>& run, const ParameterSlot& slot,
-                      std::span<const typename Context::dtype> whole, Write write) {
+class ShareOfSums {
   using Reduce = typename Context::precision::reduce;
   using Gradient = typename Context::precision::gradient;
   using Compute = typename Context::dtype;
+
+ public:
+  using Move = moves::ReduceScatter<Reduce>;  ///< that makes the sums
+
+  /// Whether what is sent is not the gradient itself.
+  static constexpr bool is_rounded =
+      !std::same_as<Compute, Reduce> || !std::same_as<Compute, Gradient>;
+
+  /// For the gradient `whole`, which outlives the sum if it is sent itself.
+  ShareOfSums(Run<Context>& run, const ParameterSlot& slot, std::span<const Compute> whole)
+      : to_(run.parameters.gradient_of(slot)),
+        size_(run.parameters.gradient_layout().stored(slot).size),
+        memory_(run.pool.take(size_ * sizeof(Reduce))) {
+    if constexpr (is_rounded) {
+      rounded_ = run.pool.take(whole.size() * sizeof(Reduce));
+      auto* const to_send = static_cast<Reduce*>(rounded_.data());
+      run.backend.for_each(whole.size(),
+                           RoundTwice<Reduce, Gradient, Compute>{whole.data(), to_send});
+      sent_ = {to_send, whole.size()};
+    } else {
+      sent_ = whole;
+    }
+  }
+
+  /// What makes the sums; each rank has so many of them.
+  Move move(moves::Counts counts) const {
+    return {sent_, {static_cast<Reduce*>(memory_.data()), size_}, counts};
+  }
+  /// Stores the sums as this rank's share of the gradient, or adds them to it.
+  void store(Run<Context>& run, Write write) const {
+    run.backend.for_each(size_,
+                         Collect<Reduce, Gradient>{static_cast<const Reduce*>(memory_.data()), to_,
+                                                   write == Write::add});
+  }
+
+ private:
+  Gradient* to_;
+  std::size_t size_;
+  Buffer memory_;
+  Buffer rounded_{};
+  std::span<const Reduce> sent_{};
+};
+
+/// Calls reduce(share, move) for the gradient `whole` of a parameter, if it is not empty: it sums
+/// the gradient over the ranks along `data` by `move`, or begins that.
+template <class Context, class Reduce>
+void reduce_to_stored_by(Run<Context>& run, const ParameterSlot& slot,
+                         std::span<const typename Context::dtype> whole, Reduce&& reduce) {
   if (slot.size == 0) return;
   const MarkedGiven without_slice(run.given_to_all);
-  Buffer memory;
-  std::span<const Reduce> sent;
-  if constexpr (std::same_as<Compute, Reduce> && std::same_as<Compute, Gradient>) {
-    sent = whole;
-  } else {
-    memory = run.pool.take(whole.size() * sizeof(Reduce));
-    auto* const to_send = static_cast<Reduce*>(memory.data());
-    run.backend.for_each(whole.size(),
-                         RoundTwice<Reduce, Gradient, Compute>{whole.data(), to_send});
-    sent = {to_send, whole.size()};
-  }
-  const ParameterLayout& layout = run.parameters.gradient_layout();
-  const std::size_t mine = layout.stored(slot).size;
-  const Buffer sums = run.pool.take(mine * sizeof(Reduce));
-  const std::span<Reduce> sum(static_cast<Reduce*>(sums.data()), mine);
-  const Counts counts = stored_counts(run, layout, slot);
+  ShareOfSums<Context> share(run, slot, whole);
+  const Counts counts = stored_counts(run, run.parameters.gradient_layout(), slot);
+  const auto move = share.move(counts);
+  using Sent = typename Context::precision::reduce;
   observed(run, name_of_gradients,
-           shardwise::reduce_scatter(sent.size(), dtype_v<Reduce>).over(MeshAxis::data),
-           [&] { run.all_ranks.along(MeshAxis::data).reduce_scatter(sent, sum, counts); });
-  run.backend.for_each(mine, Collect<Reduce, Gradient>{sum.data(), run.parameters.gradient_of(slot),
-                                                       write == Write::add});
+           shardwise::reduce_scatter(slot.size, dtype_v<Sent>).over(MeshAxis::data),
+           [&] { reduce(std::move(share), move); });
+}
+
+/// Sums the gradients `whole` of a parameter over the ranks along `data`, and stores this rank's
+/// share of the sums, or adds it to what is stored.
+template <class Context>
+void reduce_to_stored(Run<Context>& run, const ParameterSlot& slot,
+                      std::span<const typename Context::dtype> whole, Write write) {
+  reduce_to_stored_by(run, slot, whole, [&](const ShareOfSums<Context>& share, const auto& move) {
+    move.on(run.all_ranks.along(MeshAxis::data));
+    share.store(run, write);
+  });
 }
 
 /// The parameters of a layer during one call of it, gathered from the ranks along `data`, and
@@ -111,6 +157,7 @@ class WholeParameters {
   /// Gathers the parameters of the layer with this frame, or takes them from who did so before.
   WholeParameters(Run<Context>& run, const auto& frame)
       : run_(run), slots_(frame.slots()), is_last_(frame.adds_last()) {
+    if (run.reducer != nullptr) run.reducer->progress();
     if (!run.parameters.stores_share()) return;
     if (run.prefetcher != nullptr) {
       values_ = run.prefetcher->take(frame.number());
@@ -128,12 +175,14 @@ class WholeParameters {
     if (run_.parameters.stores_share_of_gradients()) gradients_ = room();
   }
   /// Sums the gradients that the layer has written, and stores this rank's share of them, or adds
-  /// it. Where the rank stores all of them, the listener of the backward hears of it.
+  /// it; or lets who does so meanwhile begin. Where the rank stores all of them, the listener of
+  /// the backward hears of it.
   void end_gradients(Write write) {
     if (!run_.parameters.stores_share_of_gradients()) {
       if (run_.listener != nullptr && is_last_) run_.listener->written(slots_);
       return;
     }
+    if (run_.reducer != nullptr) return run_.reducer->begin(slots_, std::move(gradients_), write);
     for (std::size_t i = 0; i < slots_.size(); ++i)
       reduce_to_stored(run_, slots_[i], std::span<const T>(at(gradients_, i), slots_[i].size),
                        write);
@@ -163,8 +212,10 @@ template <class Context>
 class WholeParameters<Context, false> {
  public:
   WholeParameters([[maybe_unused]] Run<Context>& run, const auto& /*frame*/) {
-    if constexpr (MeshCommunicator<typename Context::communicator>)
+    if constexpr (MeshCommunicator<typename Context::communicator>) {
       if (run.prefetcher != nullptr) run.prefetcher->progress();
+      if (run.reducer != nullptr) run.reducer->progress();
+    }
   }
   void begin_gradients() {}
   void end_gradients(Write) {}

@@ -13,11 +13,11 @@
 #include "shardwise/comm/detail/begun.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/comm/moves.hpp"
-#include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/model/mesh_slice.hpp"
+#include "shardwise/model/overlapped_reduction.hpp"
 #include "shardwise/model/parameter_layout.hpp"
 #include "shardwise/model/settle.hpp"
 #include "shardwise/model/shares.hpp"
@@ -45,6 +45,13 @@ namespace shardwise {
 /// the bytes of whole sums. Between the last `add` of a step and its `finish`, gradients of other
 /// shares are no sums; settle_gradients gathers these sums from the ranks that have them.
 ///
+/// In a model that was made with a Keep that cuts gradients, layers sum them along `data` in each
+/// backward. From now on, in all backwards, the sums of a layer are under way while the layer
+/// before it goes backward, and end when the sums of that one begin. A rank needs memory for the
+/// gradients of one more layer; `state_of_rank` tells it. Sums along the other axes come after
+/// backward. Where the communicator neither `BeginsCollectives` nor `StartsReduceScatter`, layers
+/// sum for themselves, as without it.
+///
 /// Every rank makes one, before its first step, and the model outlives it. Keeps memory for the
 /// sums that are under way, and allocates nothing after the first steps.
 template <class M>
@@ -61,14 +68,7 @@ class OverlappedSums final : public SumsMeanwhile {
 
  public:
   /// sends    nothing
-  /// throws   argument_error for a model that was made with a Keep that cuts gradients, whose
-  ///          layers sum gradients along `data` in each backward
-  explicit OverlappedSums(M& model) : run_(model.run()) {
-    if (cuts_gradients(run_.keep))
-      throw argument_error({"OverlappedSums: the model was made with ", run_.keep,
-                            ", so each of its layers sums its gradients along `data` in its own "
-                            "backward already. Leave the option overlap out"});
-  }
+  explicit OverlappedSums(M& model) : run_(model.run()), of_layers_(run_) {}
   OverlappedSums(const OverlappedSums&) = delete;
   OverlappedSums& operator=(const OverlappedSums&) = delete;
   ~OverlappedSums() override { discard(); }
@@ -77,6 +77,7 @@ class OverlappedSums final : public SumsMeanwhile {
   /// For Step, see SumsMeanwhile.
   void begin(detail::Shares& shares) override {
     if (sample_ranks(run_.all_ranks.sizes()) == 1) return;
+    if (run_.parameters.stores_share_of_gradients()) return;  // see of_layers_
     shares_ = shares.are_cut() ? &shares : nullptr;
     set_buckets();
     write_ = run_.write();
@@ -246,7 +247,8 @@ class OverlappedSums final : public SumsMeanwhile {
   }
 
   Run<Context>& run_;
-  detail::Shares* shares_ = nullptr;  // of the optimizer of the step, if they are cut
+  detail::OverlappedReduction<Context> of_layers_;  // if ranks store shares of gradients
+  detail::Shares* shares_ = nullptr;                // of the optimizer of the step, if they are cut
   std::vector<Bucket> buckets_{};
   std::vector<std::size_t> begun_{};  // numbers of buckets, in the order in which they began
   Write write_ = Write::replace;      // how the batch adds to the gradients
