@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,6 +24,7 @@
 #include "support/error_of.hpp"
 #include "support/largest_difference.hpp"
 #include "support/messages.hpp"
+#include "support/named_numbers.hpp"
 
 using namespace shardwise;
 using testing::contains;
@@ -87,21 +87,16 @@ Tensor<std::int32_t, Invariant> labels(std::size_t first, std::size_t count,
 
 struct Result {
   std::vector<double> losses{};  // of the steps, and in evaluation with segments and without
-  std::map<std::string, std::vector<double>> parameters{};
+  testing::NamedNumbers parameters{};
 };
 
 /// All parameters but the biases of keys: their gradients are rounding alone, because a softmax
 /// does not change with them, and AdamW makes steps of any gradient.
 template <class M>
 void collect(M& model, Result& result) {
-  std::vector<std::string> names;
-  model.visit_parameters([&](auto& p) {
-    if (!p.name.ends_with(".0.1.1.bias")) names.push_back(p.name);
-  });
-  for (const std::string& name : names) {
-    const auto whole = model.gather(name);
-    result.parameters[name].assign(whole.data(), whole.data() + whole.size());
-  }
+  testing::collect(model, result.parameters);
+  std::erase_if(result.parameters,
+                [](const auto& one) { return one.first.ends_with(".0.1.1.bias"); });
 }
 
 Result on_one_rank(std::span<const Segment> segments) {
@@ -231,4 +226,41 @@ TEST_CASE("segments that do not fit the batches, or that differ, are refused on 
             }) == 0);
     });
   });
+}
+
+namespace {
+
+struct Classed : Sequential<Embedding<vocabulary, 6>, ClassToken<6>, PositionEmbedding<6, 6>,
+                            Linear<split::output, 6, 5>> {};
+constexpr std::array behind_token{CutPlace{2}};
+
+}  // namespace
+
+TEST_CASE("segments behind a class token end the step on all stages, and without them it runs") {
+  std::array<std::string, 2> errors;
+  const auto run = [&](const Packed& segments) {
+    run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+      on_pipeline_stage<Ctx, behind_token>(Classed{}, ranks, Seed{5}, text(1), [&](auto& stage) {
+        Optimizer optimizer(stage.model(), rule);
+        const auto ids = tokens<Whole>(0, 2, 0, stage.place());
+        const auto classes = filled<std::int32_t, Invariant>(
+            {{Axis::batch, 2}, {Axis::sequence, 6}}, stage.place(),
+            [](std::size_t i) { return static_cast<std::int32_t>(i % 5); });
+        errors[static_cast<std::size_t>(ranks.rank())] = error_of([&] {
+          train_pipeline_step(stage, gpipe(2, 1), {ids.view()}, std::vector{classes.view()},
+                              CrossEntropy{}, optimizer, {}, segments);
+        });
+      });
+    });
+  };
+  run({});
+  CHECK(errors == std::array<std::string, 2>{});
+  run({{{0, 2}, {2, 3}, {5, 5}}});
+  CHECK(
+      contains(errors[1],
+               "2: PositionEmbedding<6, 6>: a tensor [batch 2, sequence 6, feature 6] has 12 rows "
+               "of tokens, but the segments were given for a batch of 10: layers behind one that "
+               "changes the number of tokens, such as a ClassToken, take no segments; leave them "
+               "out"));
+  CHECK(contains(errors[0], "rank 1"));
 }

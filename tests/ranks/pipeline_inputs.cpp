@@ -10,7 +10,6 @@
 #include <deque>
 #include <filesystem>
 #include <limits>
-#include <map>
 #include <span>
 #include <string>
 #include <tuple>
@@ -29,9 +28,11 @@
 #include "support/file_tensors.hpp"
 #include "support/largest_difference.hpp"
 #include "support/messages.hpp"
+#include "support/named_numbers.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace shardwise;
+using testing::collect;
 using testing::contains;
 using testing::error_of;
 using testing::largest_difference;
@@ -113,18 +114,8 @@ constexpr StepOptions clipped{.clip_norm = 0.3};
 
 struct Result {
   std::vector<double> losses{};  // of two steps, and in evaluation
-  std::map<std::string, std::vector<double>> parameters{};
+  testing::NamedNumbers parameters{};
 };
-
-template <class M>
-void collect(M& model, Result& result) {
-  std::vector<std::string> names;
-  model.visit_parameters([&](auto& p) { names.push_back(p.name); });
-  for (const std::string& name : names) {
-    const auto whole = model.gather(name);
-    result.parameters[name].assign(whole.data(), whole.data() + whole.size());
-  }
-}
 
 /// Saves its weights at first.
 Result on_one_rank(const std::filesystem::path& file) {
@@ -138,7 +129,7 @@ Result on_one_rank(const std::filesystem::path& file) {
       result.losses.push_back(
           train_step(model, all.inputs[0], all.targets[0], CrossEntropy{}, optimizer, clipped));
     result.losses.push_back(evaluate_loss(model, all.inputs[0], all.targets[0], CrossEntropy{}));
-    collect(model, result);
+    collect(model, result.parameters);
   });
   return result;
 }
@@ -155,7 +146,7 @@ void check(Stages& stages, Optimizers& optimizer, const PipelineSchedule& schedu
                                               CrossEntropy{}, optimizer, clipped));
   many.losses.push_back(
       evaluate_pipeline_loss(stages, batches.inputs, batches.targets, CrossEntropy{}));
-  stages.for_each([&](auto& stage) { collect(stage.model(), many); });
+  stages.for_each([&](auto& stage) { collect(stage.model(), many.parameters); });
   CHECK(largest_difference(many.losses, one.losses) < 1e-13);
   for (const auto& one_of : many.parameters) {
     INFO(one_of.first);
@@ -195,4 +186,64 @@ TEST_CASE("stages that read inputs train, evaluate and are saved as one rank") {
     });
     CHECK((saved == testing::bytes_of(of_stages)));
   }
+}
+
+namespace {
+
+/// The sum of what has as many tokens, which is not looked at.
+struct SumOfTokens : Sum {
+  template <std::size_t N>
+  constexpr Shape output_shape(const std::array<Shape, N>& terms) const {
+    return terms[0];
+  }
+};
+struct TwoTexts : Graph<2, At<Linear<split::none, 6, 6>, 0>, At<SumOfTokens, 2, 1>,
+                        At<Linear<split::output, 6, 5>, 3>> {};
+constexpr std::array behind_first{CutPlace{1}};
+
+constexpr std::array<Shape, 2> two_texts(std::size_t tokens, std::size_t of_second) {
+  const auto text = [](std::size_t count) {
+    return Shape{{Axis::batch, 2}, {Axis::sequence, count}, {Axis::feature, 6}};
+  };
+  return {text(tokens), text(of_second)};
+}
+
+}  // namespace
+
+TEST_CASE(
+    "ranks with different tokens are told at once that an input of a later stage has others") {
+  using Both = Ends<Layouts<Invariant, Invariant>, Invariant>;
+  const std::string expected =
+      "shape_error: pipeline: stage 1 reads an input [batch 2, sequence 4, feature 6], but the "
+      "value from the stage before is [batch 2, sequence 5, feature 6]: where ranks along context "
+      "have different tokens, all that a stage is given must have as many. Cut the model where "
+      "that value has the tokens of the input, or give the ranks along context to another axis";
+  run_mesh({.pipeline = 2, .context = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    const auto make = [&](const std::array<Shape, 2>& shapes, auto f) {
+      on_pipeline_stage<Ctx, behind_first, Both>(TwoTexts{}, ranks, Seed{5}, shapes, f);
+    };
+    CHECK(error_of([&] { make(two_texts(5, 4), [](auto&) { CHECK(false); }); }) == expected);
+    make(two_texts(dynamic, dynamic), [&](auto& stage) {
+      Optimizer optimizer(stage.model(), rule);
+      const auto texts = [&](std::size_t of_second) {
+        const auto shapes = two_texts(5, of_second);
+        return std::pair{made<Whole>(3, shapes[0], stage.place()),
+                         made<Whole>(4, shapes[1], stage.place())};
+      };
+      const auto alike = texts(5), other = texts(4);
+      const auto classes = filled<std::int32_t, Invariant>(
+          {{Axis::batch, 2}, {Axis::sequence, 5}}, stage.place(),
+          [](std::size_t i) { return static_cast<std::int32_t>(i % 5); });
+      using Inputs = std::vector<typename std::remove_cvref_t<decltype(stage)>::input_view>;
+      const Inputs good{{alike.first.view(), alike.second.view()}};
+      const Inputs bad{{other.first.view(), other.second.view()}};
+      const auto step = [&](const Inputs& x) {
+        return train_pipeline_step(stage, gpipe(2, 1), x, std::vector{classes.view()},
+                                   CrossEntropy{}, optimizer);
+      };
+      CHECK(error_of([&] { step(bad); }) == expected);
+      CHECK(error_of([&] { evaluate_pipeline(stage, bad, [](auto...) {}); }) == expected);
+      CHECK(std::isfinite(step(good)));
+    });
+  });
 }

@@ -75,7 +75,9 @@ class SequenceTable {
     const std::size_t rows = rows_of_tokens(shape);
     if (rows != rows_) {
       throw shape_error({"a tensor ", shape, " has ", rows,
-                         " rows of tokens, but the segments were given for a batch of ", rows_});
+                         " rows of tokens, but the segments were given for a batch of ", rows_,
+                         ": layers behind one that changes the number of tokens, such as a "
+                         "ClassToken, take no segments; leave them out"});
     }
     return Sequences(length, static_cast<const TokenPlace*>(memory_.data()));
   }

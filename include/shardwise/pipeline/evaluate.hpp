@@ -120,6 +120,9 @@ void evaluate_stages(Stages& stages, const std::vector<typename Stages::input_vi
   on_all_ranks<collective_error>(all_ranks, [&] {
     require_all_stages(runs, "evaluation");
     require_segments(runs.first().pool, segments, x);
+    stages.for_each([&](auto& stage) {
+      for (const auto& one : x) stage.require_cut_alike(shapes_of_each(one));
+    });
     check();
   });
   GivenEvaluation given{0, static_cast<std::uint32_t>(x.size()), digest(x),

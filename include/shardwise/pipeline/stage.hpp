@@ -25,6 +25,7 @@
 #include "shardwise/model/values.hpp"
 #include "shardwise/pipeline/cut.hpp"
 #include "shardwise/pipeline/rank.hpp"
+#include "shardwise/pipeline/stage_ends.hpp"
 #include "shardwise/pipeline/stage_layers.hpp"
 #include "shardwise/pipeline/stage_sharing.hpp"
 #include "shardwise/train/losses.hpp"
@@ -47,44 +48,6 @@ struct MicroBatchUnderWay {
   loss_gradient_t<M> gradient{};                ///< on the last stage, of the loss
   values_t<typename M::dtype, duals_t<typename M::output_layout>> dy{};  ///< in backward
 };
-
-/// The places where a stage begins and ends.
-template <class L, auto Cut, std::size_t Stage>
-inline constexpr StageRange stage_range{
-    Stage == 0 ? CutPlace{} : Cut[Stage == 0 ? 0 : Stage - 1],
-    Stage == Cut.size() ? CutPlace{L::size} : Cut[Stage == Cut.size() ? 0 : Stage]};
-
-template <class L, class E, auto Cut, std::size_t Stage>
-struct stage_ends {
-  using Inputs = StageInputs<L, stage_range<L, Cut, Stage>>;
-
-  template <std::size_t... Ks>
-  static consteval auto offered(std::index_sequence<Ks...>) {
-    using In = typename E::offered;
-    if constexpr (Stage == 0) {
-      return std::type_identity<ends_layout_t<nth_layout_t<In, Inputs::numbers[Ks]>...>>{};
-    } else {
-      return std::type_identity<ends_layout_t<typename layout_at_cut<L, E, Cut[Stage - 1]>::type,
-                                              nth_layout_t<In, Inputs::numbers[Ks]>...>>{};
-    }
-  }
-  static consteval auto wanted() {
-    if constexpr (Stage == Cut.size()) {
-      return std::type_identity<typename E::wanted>{};
-    } else {
-      return layout_at_cut<L, E, Cut[Stage]>{};
-    }
-  }
-  using type = Ends<typename decltype(offered(typename Inputs::Numbers{}))::type,
-                    typename decltype(wanted())::type>;
-};
-
-/// What the model of a stage is used for: of its inputs only the value from the stage before has a
-/// gradient.
-template <class Inputs>
-using stage_use = std::conditional_t<
-    Inputs::is_first, Train,
-    std::conditional_t<Inputs::count == 1, TrainWithInputGradient, TrainWithGradientOf<0>>>;
 
 }  // namespace detail
 
@@ -178,6 +141,12 @@ class PipelineStage {
       return in_order(
           std::tie(each...), [&] { return std::tuple{before}; }, typename Inputs::Numbers{});
     });
+  }
+
+  /// Throws shape_error, on each rank, if a stage cannot take these shapes of a batch over
+  /// `context`.
+  void require_cut_alike(const input_shapes& in) const {
+    if (place()[MeshAxis::context].size > 1) detail::require_cut_alike<E, Cut>(whole_, in);
   }
 
   ///@{
@@ -342,8 +311,9 @@ struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequenc
 ///          stages that share parameters
 /// throws   argument_error if the mesh does not have a rank along `pipeline` for every `Chunks`
 ///          stages or, with several on a rank, has only one such rank; and if parameters of two
-///          owners are shared by unlike sets of stages; collective_error if ranks have another
-///          seed, shape or Keep; as Model
+///          owners are shared by unlike sets of stages; shape_error if ranks along `context` are to
+///          have different tokens of inputs of a stage with other numbers of tokens;
+///          collective_error if ranks have another seed, shape or Keep; as Model
 ///@{
 template <class Ctx, auto Cut, class E = Ends<Invariant, Invariant>, std::size_t Chunks = 1,
           class Architecture, class F>
@@ -372,6 +342,8 @@ void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ra
                                             static_cast<std::uint32_t>(detail::elements_of(in)),
                                             detail::digest(in), keep}),
       "seed, shape and Keep of the pipeline");
+  if (ranks.sizes().context > 1 && detail::are_known(in))
+    detail::require_cut_alike<E, Cut>(whole, in);
   detail::PipelineRank rank(ranks, Chunks, keep);
   const auto number = static_cast<std::size_t>(ranks.place()[MeshAxis::pipeline].rank);
   const auto run = [&]<std::size_t Rank>(std::integral_constant<std::size_t, Rank>) {

@@ -165,6 +165,7 @@ void require_step(Stage& stage, const PipelineSchedule& schedule, const Inputs& 
   for (std::size_t k = 0; k < x.size(); ++k) {
     if (samples_of(x[k]) == 0)
       throw argument_error({"pipeline: micro-batch ", k, " has no samples; leave it out"});
+    stage.require_cut_alike(shapes_of_each(x[k]));
     if constexpr (Stage::is_last)
       require_target(inputs.loss,
                      stage.model().layers().output_shape(stage.input_shape(shapes_of_each(x[k]))),
