@@ -30,17 +30,9 @@ using namespace testing::on_meshes;
 
 using testing::late;
 using testing::LateRanks;
+using testing::on_late_mesh;
 using Beginning = CountingCommunicator<LateRanks>;
 static_assert(BeginsCollectives<Beginning> && !BeginsCollectives<ThreadCommunicator>);
-
-template <class C, class F>
-void on_mesh_of(const mesh& sizes, F&& f) {
-  run_ranks(sizes.size(), [&](ThreadCommunicator& world) {
-    late = {};
-    MeshRanks<C> ranks(C(LateRanks(world)), sizes);
-    f(ranks);
-  });
-}
 
 /// Parameters that two layers use, layers that run forward again, and gradients that the ranks
 /// along `tensor` owe. Its groups have 93, 12 and 84 elements on one rank.
@@ -120,7 +112,7 @@ template <class P, class Rule>
 void check_bits(const Rule& rule, Keep keep, bool scales) {
   for (const mesh& sizes : overlap_meshes) {
     CAPTURE(sizes);
-    on_mesh_of<Beginning>(sizes, [&](auto& ranks) {
+    on_late_mesh<Beginning>(sizes, [&](auto& ranks) {
       Trainer<P, Rule, Beginning> plain(ranks, rule, keep, 100), over(ranks, rule, keep, 100);
       plain.model.run().reducer = nullptr;
       const DynamicLossScale too_large{.initial = 1 << 20, .interval = 2};
@@ -201,7 +193,7 @@ TEST_CASE("sums are under way while other layers go backward, each as soon as it
   // and a bias of 7. In buckets of 12 elements, backward begins 2 sums in the last layer, then none
   // in Borrows, 4 in the row-parallel layer, 5 in the column-parallel layer, and 4 in Owns. Each
   // layer but Borrows lets those go on that have begun before it.
-  on_mesh_of<Beginning>({.data = 2}, [](auto& ranks) {
+  on_late_mesh<Beginning>({.data = 2}, [](auto& ranks) {
     Trainer<double, Sgd, Beginning> trainer(ranks, Sgd{}, Keep::whole, 100);
     for (const std::size_t batches : {1U, 3U}) {
       late = {};
@@ -218,7 +210,7 @@ TEST_CASE("the sum along a second axis begins when the next layer has gone backw
   // axis with the row-parallel layer, its 4 with the column-parallel one, the 5 of that one with
   // Owns, and the last 4 at the end. Those that are along the second axis already are let go on.
   for (const Keep keep : {Keep::whole, Keep::state_over_data})
-    on_mesh_of<Beginning>({.replica = 2, .data = 2}, [&](auto& ranks) {
+    on_late_mesh<Beginning>({.replica = 2, .data = 2}, [&](auto& ranks) {
       Trainer<double, Sgd, Beginning> trainer(ranks, Sgd{}, keep, 100);
       late = {};
       trainer.step(3, {.overlap = &trainer.sums});
@@ -304,7 +296,7 @@ TEST_CASE("the sums of a rank's share are planned, and half as many bytes as who
 }
 
 TEST_CASE("gradients that are settled before the end of a step are whole on every rank") {
-  on_mesh_of<Beginning>({.data = 3, .tensor = 2}, [](auto& ranks) {
+  on_late_mesh<Beginning>({.data = 3, .tensor = 2}, [](auto& ranks) {
     using On = Trainer<Mixed, Sgd, Beginning>;
     On plain(ranks, Sgd{}, Keep::whole, 100), over(ranks, Sgd{}, Keep::state_over_data, 100);
     const auto gradients_of = [](On& trainer, SumsMeanwhile* sums) {
@@ -324,7 +316,7 @@ TEST_CASE("gradients that are settled before the end of a step are whole on ever
 }
 
 TEST_CASE("a step that fails leaves no sum under way") {
-  on_mesh_of<Beginning>({.data = 2}, [](auto& ranks) {
+  on_late_mesh<Beginning>({.data = 2}, [](auto& ranks) {
     Trainer<double, Sgd, Beginning> plain(ranks, Sgd{}, Keep::whole, 100);
     Trainer<double, Sgd, Beginning> over(ranks, Sgd{}, Keep::whole, 100);
     const StepOptions overlapping{.overlap = &over.sums};

@@ -30,19 +30,10 @@ using testing::message_of;
 using namespace testing::on_meshes;
 
 using testing::late;
-using LateRanks = MeshRanks<CountingCommunicator<testing::LateRanks>>;
+using testing::on_late_mesh;
+using Beginning = CountingCommunicator<testing::LateRanks>;
+using LateRanks = MeshRanks<Beginning>;
 using Events = std::vector<std::ptrdiff_t>;
-
-template <class F>
-void on_late_mesh(const mesh& sizes, F&& f) {
-  run_ranks(sizes.size(), [&](ThreadCommunicator& world) {
-    late = {};
-    LateRanks ranks(CountingCommunicator<testing::LateRanks>(testing::LateRanks(world)), sizes);
-    f(ranks);
-    CHECK(late.touched == 0);
-    CHECK(late.under_way == 0);
-  });
-}
 
 /// Notes where layers begin, as a 0 in the events, and how much memory the rank needs, and lets a
 /// layer fail.
@@ -201,7 +192,7 @@ TEST_CASE("the bits are those of layers that gather for themselves") {
                                              {.data = 5},
                                              {.replica = 2, .data = 2, .tensor = 2}}) {
     CAPTURE(sizes);
-    on_late_mesh(sizes, [&](LateRanks& ranks) {
+    on_late_mesh<Beginning>(sizes, [&](LateRanks& ranks) {
       Trainer plain(ranks), near(ranks), far(ranks);
       const PrefetchedParameters next(near.model), further(far.model, 3);
       const OverlappedSums sums(far.model);
@@ -221,7 +212,7 @@ TEST_CASE("the bits are those of layers that gather for themselves") {
 }
 
 TEST_CASE("while a layer runs, the next ones in its direction are gathered, as planned") {
-  on_late_mesh({.data = 2}, [](LateRanks& ranks) {
+  on_late_mesh<Beginning>({.data = 2}, [](LateRanks& ranks) {
     Trainer trainer(ranks);
     const Events planned = of_plan(trainer.model.plan(in_shape));
     const auto events_with = [&](std::size_t layers) {
@@ -269,7 +260,7 @@ TEST_CASE("while a layer runs, the next ones in its direction are gathered, as p
 }
 
 TEST_CASE("a rank needs memory for the parameters of one more layer, and allocates no more") {
-  on_late_mesh({.data = 2}, [](LateRanks& ranks) {
+  on_late_mesh<Beginning>({.data = 2}, [](LateRanks& ranks) {
     std::vector<std::size_t> most;  // bytes lent at a time
     for (const std::size_t layers : {0U, 1U, 2U, 1U}) {
       const bool overlaps = most.size() == 3;
@@ -318,7 +309,7 @@ TEST_CASE("a rank needs memory for the parameters of one more layer, and allocat
 
 TEST_CASE("the program of the page trains, also on ranks that cannot begin a gather") {
   const std::vector<Numbers> batches(2, Numbers(4 * 6, 0.5));
-  on_late_mesh({.data = 2}, [&](LateRanks& ranks) {
+  on_late_mesh<Beginning>({.data = 2}, [&](LateRanks& ranks) {
     train<M>(ranks, batches);
     CHECK(late.begun > 0);
   });
@@ -331,7 +322,7 @@ TEST_CASE("the program of the page trains, also on ranks that cannot begin a gat
 }
 
 TEST_CASE("a pass that fails leaves no gather under way, and the model as before") {
-  on_late_mesh({.data = 2}, [](LateRanks& ranks) {
+  on_late_mesh<Beginning>({.data = 2}, [](LateRanks& ranks) {
     Trainer plain(ranks), near(ranks);
     const PrefetchedParameters prefetched(near.model);
     const OverlappedSums sums(near.model);
@@ -355,7 +346,7 @@ TEST_CASE("a pass that fails leaves no gather under way, and the model as before
 
 TEST_CASE("a rank that fails ends the others, also while they gather ahead") {
   const std::string message = message_of<error>([] {
-    on_late_mesh({.data = 3}, [](LateRanks& ranks) {
+    on_late_mesh<Beginning>({.data = 3}, [](LateRanks& ranks) {
       Trainer trainer(ranks);
       const PrefetchedParameters prefetched(trainer.model);
       if (ranks.rank() == 1) layers_until_failure = 4;
@@ -366,7 +357,7 @@ TEST_CASE("a rank that fails ends the others, also while they gather ahead") {
 }
 
 TEST_CASE("what cannot be prefetched is refused on all ranks, and no model is changed") {
-  on_late_mesh({.data = 2}, [](LateRanks& ranks) {
+  on_late_mesh<Beginning>({.data = 2}, [](LateRanks& ranks) {
     M whole(ranks, Seed{1}), cut(ranks, Seed{1}, Keep::all_over_data);
     check_mentions(message_of<argument_error>([&] { const PrefetchedParameters one(whole); }),
                    {"PrefetchedParameters: the model was made with Keep::whole"});

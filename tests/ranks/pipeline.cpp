@@ -13,7 +13,6 @@
 #include <deque>
 #include <filesystem>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -44,10 +43,12 @@
 #include "support/error_of.hpp"
 #include "support/file_tensors.hpp"
 #include "support/messages.hpp"
+#include "support/named_numbers.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace shardwise;
 using namespace testing::on_meshes;
+using testing::collect;
 using testing::contains;
 using testing::error_of;
 
@@ -59,7 +60,7 @@ struct Net : Sequential<ColumnParallelLinear<6, 7>, Gelu, Dropout<1, 4>, RowPara
                         Repeat<3, Block>, LayerNorm<8>, Linear<split::output, 8, 5>> {};
 
 using Ctx = Context<double, Reference, MeshRanks<ThreadCommunicator>>;
-using Parameters = std::map<std::string, std::vector<double>>;
+using Parameters = testing::NamedNumbers;
 
 constexpr Shape shape_of(std::size_t samples) {
   return {{Axis::batch, samples}, {Axis::feature, 6}};
@@ -70,21 +71,6 @@ struct Result {
   std::vector<double> losses{};
   std::vector<std::size_t> flights{};  // of each stage
 };
-
-template <class M>
-void collect(M& model, Parameters& all) {
-  std::vector<std::string> names;
-  model.visit_parameters([&](auto& p) { names.push_back(p.name); });
-  for (const std::string& name : names) {
-    const auto whole = model.gather(name);
-    for (std::size_t i = 0; i < whole.size(); ++i)
-      all[name].push_back(static_cast<double>(whole[i]));
-  }
-  model.visit_buffers([&](const auto& buffer) {
-    for (std::size_t i = 0; i < buffer.value.size(); ++i)
-      all[buffer.name].push_back(static_cast<double>(buffer.value.data()[i]));
-  });
-}
 
 /// Rows of a batch: those of micro-batches follow each other.
 Tensor<double, Whole> rows_of(std::size_t first, std::size_t count, const MeshPlace& place) {

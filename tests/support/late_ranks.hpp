@@ -1,6 +1,8 @@
 #pragma once
 // Thread ranks that begin collectives, and make them as late as they may.
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -10,7 +12,10 @@
 
 #include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/core/mesh.hpp"
 
 namespace testing {
 
@@ -95,5 +100,18 @@ class LateRanks : public shardwise::BeginningCollectives<LateRanks> {
   shardwise::ThreadCommunicator inner_;
 };
 static_assert(shardwise::BeginsCollectives<LateRanks>);
+
+/// Calls f(MeshRanks<C>) on the ranks of a mesh, where C is made of LateRanks; at the end nothing
+/// is under way, and nobody has touched the memory of what was.
+template <class C, class F>
+void on_late_mesh(const shardwise::mesh& sizes, F&& f) {
+  shardwise::run_ranks(sizes.size(), [&](shardwise::ThreadCommunicator& world) {
+    late = {};
+    shardwise::MeshRanks<C> ranks(C(LateRanks(world)), sizes);
+    f(ranks);
+    CHECK(late.touched == 0);
+    CHECK(late.under_way == 0);
+  });
+}
 
 }  // namespace testing
