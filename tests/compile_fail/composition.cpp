@@ -22,14 +22,20 @@ struct Ids : Identity {
   using input_element = std::int32_t;
 };
 
+using Threes = Graph<2, At<Three, 0>, At<Three, 1>, At<Sum, 2, 3>>;
+
 #if CASE == 1  // expect: A part reads a slot that no part before it gives
 using Asked = Composition<At<Three, 0>, At<Sum, 1, 2>>;
 #elif CASE == 12  // expect: No part reads input UnreadInput of Inputs
 using Asked = Graph<2, At<Three, 0>, At<Relu, 2>>;
 #elif CASE == 13  // expect: Part ReadOutput gives an output of the model, and another part reads it
 using Asked = Graph<1, Output<Three, 0>, Output<Relu, 1>>;
-#elif CASE == 14  // expect: L has several inputs or outputs, and stands within another composition
+#elif CASE == 14  // expect: L has several outputs, and stands within another composition
 using Asked = Sequential<Graph<1, Output<Three, 0>, Output<Three, 0>>, Relu>;
+#elif CASE == 16  // expect: L is a Graph, and reads another number of slots than it has inputs
+using Asked = Sequential<Threes, Relu>;
+#elif CASE == 17  // expect: Consumer takes Expected features, but Producer in front of it
+using Asked = Graph<2, At<Three, 0>, At<Threes, 1, 2>>;
 #elif CASE == 15  // expect: Layer reads elements of its own dtype
 using Asked = Sequential<Three, Ids>;
 #elif CASE == 2   // expect: Nobody reads what part Unread gives
@@ -54,6 +60,8 @@ using Asked = Join<ScaleChannels<>, Conv2d<split::none, 4, 3, kernel(1)>, Identi
 using Asked = Upsample2d<0>;
 #else
 struct Asked : Graph<2, At<Three, 0>, Output<Identity, 2>, At<Sum, 2, 1>, Output<Relu, 4>> {};
+using FourAndThree = Graph<2, At<Three, 0>, At<Linear<split::none, 3, 3>, 1>, At<Sum, 2, 3>>;
+const Graph<2, At<Three, 0>, At<FourAndThree, 1, 2>> features_of_each;
 const Join<Sum, Three, Composition<At<Three, 0>, At<Relu, 1>, At<Sum, 1, 2>>> one_output;
 #endif
 

@@ -279,6 +279,52 @@ TEST_CASE("a value that three parts of a list read has the sum of their gradient
   });
 }
 
+// begin: inside
+/// W₂ relu(W₀ a + b₀ + W₁ b + b₁) + b₂
+struct Added : Graph<2, At<ColumnParallelLinear<6, 9>, 0>, At<ColumnParallelLinear<6, 9>, 1>,
+                     At<Sum, 2, 3>, At<Relu, 4>, At<RowParallelLinear<9, 6>, 5>> {};
+
+struct Nested : Composition<At<RowParallelLinear<6, 6>, 0>, At<Added, 1, 0>, At<Relu, 2>,
+                            At<Added, 0, 3>, At<Added, 4, 4>> {};
+// end: inside
+
+class AddedByHand {
+ public:
+  AddedByHand(std::uint64_t first, const std::string& path)
+      : of_a_(first, path + "0.", 6, 9),
+        of_b_(first + 1, path + "1.", 6, 9),
+        out_(first + 2, path + "4.", 9, 6) {}
+
+  Whole forward(const Whole& a, const Whole& b) {
+    h_ = relu(sum(of_a_.forward(a), of_b_.forward(b)));
+    return out_.forward(h_);
+  }
+  std::pair<Whole, Whole> backward(const Whole& dy, Tensors& gradients) const {
+    const Whole dh = relu_backward(out_.backward(dy, gradients), h_);
+    return {of_a_.backward(dh, gradients), of_b_.backward(dh, gradients)};
+  }
+
+ private:
+  LinearByHand of_a_, of_b_, out_;
+  Whole h_;
+};
+
+TEST_CASE("a Graph of two inputs inside another reads values that other parts read too") {
+  check<Nested>([](const Whole& x, const Whole& dy) {
+    LinearByHand first(0, "0.", 6, 6);
+    AddedByHand a(1, "1."), b(4, "3."), c(7, "4.");
+    Tensors t;
+    const Whole positive = relu(a.forward(first.forward(x), x));
+    const Whole both = b.forward(x, positive);
+    t["output 0"] = c.forward(both, both);
+    const auto [left, right] = c.backward(dy, t);
+    const auto [dx, behind] = b.backward(sum(left, right), t);
+    const auto [of_first, of_x] = a.backward(relu_backward(behind, positive), t);
+    t["input gradient 0"] = sum(sum(dx, of_x), first.backward(of_first, t));
+    return t;
+  });
+}
+
 struct Table {};
 using Square = Linear<split::none, 6, 6>;
 

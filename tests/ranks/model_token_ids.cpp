@@ -72,6 +72,12 @@ template <class Table>
 struct Net : Graph<2, At<Table, 0>, At<Linear<split::none, 3, wide>, 1>, At<Sum, 2, 3>,
                    At<RowParallelLinear<wide, 4>, 4>> {};
 
+/// The same with a Graph inside, which reads the inputs in the other order.
+template <class Table>
+struct Inside : Graph<2, At<Table, 1>, At<Linear<split::none, 3, wide>, 0>, At<Sum, 2, 3>> {};
+template <class Table>
+struct Around : Graph<2, At<Inside<Table>, 1, 0>, At<RowParallelLinear<wide, 4>, 2>> {};
+
 using Batch = Sharded<Axis::batch>;
 template <class Ids, class Features>
 using InAndOut = Ends<Layouts<Ids, Features>, Invariant>;
@@ -108,14 +114,14 @@ Expected by_formula() {
   return expected;
 }
 
-template <class Table, class E>
-testing::Observed run(int ranks) {
+template <class Network, class E>
+testing::Observed run(int ranks, const char* table) {
   testing::Recorder recorder(ranks);
   testing::on_ranks<testing::Counted>(ranks, [&](testing::Counted& c) {
     using Ids = nth_layout_t<typename E::offered, 0>;
     using Features = nth_layout_t<typename E::offered, 1>;
-    Model<Net<Table>, Context<double, Reference, testing::Counted>, E, TrainWithGradientOf<1>>
-        model(Net<Table>{}, c, Seed{1}, shapes);
+    Model<Network, Context<double, Reference, testing::Counted>, E, TrainWithGradientOf<1>> model(
+        Network{}, c, Seed{1}, shapes);
     testing::set_parameters(model, Data::integers);
     recorder.put_calls("set", c);
     recorder.with([&](testing::Observed& o) { o.plan = model.plan(shapes); });
@@ -132,23 +138,28 @@ testing::Observed run(int ranks) {
     recorder.put("dx", dx);
     model.settle_gradients();
     recorder.put_calls("settle", c);
-    recorder.put("dtable", model.gather_gradient("0.weight").view());
+    recorder.put("dtable", model.gather_gradient(table).view());
   });
   return recorder.take();
 }
 
-template <class Table, class E>
-void check() {
+template <class Network, class E>
+void check_network(const char* table) {
   const Expected expected = by_formula();
   for (const int ranks : testing::rank_counts({1, 2, 3, 4, 5, 6, 7, 8})) {
     CAPTURE(ranks);
-    const testing::Observed seen = run<Table, E>(ranks);
+    const testing::Observed seen = run<Network, E>(ranks, table);
     CHECK(seen["y"] == expected.y);
     CHECK(seen["dx"] == expected.dx);
     CHECK(seen["dtable"] == expected.dtable);
     CHECK(seen.copies_are_equal);
     CHECK(difference_from_plan(seen) == "");
   }
+}
+
+template <class Table, class E>
+void check() {
+  check_network<Net<Table>, E>("0.weight");
 }
 
 /// Whether the ids are gathered as what they are, first of all.
@@ -172,4 +183,7 @@ TEST_CASE_TEMPLATE("an embedding beside features", Split, split::output, split::
   check<Embedding<ids, wide, Split>, InAndOut<Invariant, Invariant>>();
   check<Embedding<ids, wide, Split>, InAndOut<Batch, Batch>>();
   check<Embedding<ids, wide, Split>, InAndOut<Replicated, Batch>>();
+}
+TEST_CASE("token ids and features that a Graph in another reads in the other order") {
+  check_network<Around<Lookup<true>>, InAndOut<Batch, Invariant>>("0.0.weight");
 }

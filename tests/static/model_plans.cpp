@@ -13,6 +13,7 @@
 #include "shardwise/model/parameter_count.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/predict.hpp"
+#include "shardwise/model/rank_memory.hpp"
 
 using namespace shardwise;
 
@@ -234,6 +235,30 @@ static_assert(two_and_two<TrainWithInputGradient>({all_gather(64), all_gather(64
                                                    all_gather(64 * 40), all_reduce(64 * 20)}));
 static_assert(two_and_two<TrainWithGradientOf<1>>({all_gather(64), all_gather(64 * 15),
                                                    all_gather(64 * 40)}));
+
+// A Graph inside another is as its parts in the list of the other.
+struct Added : Graph<2, At<ColumnParallelLinear<20, 15>, 0>, At<ColumnParallelLinear<20, 15>, 1>,
+                     At<Sum, 2, 3>, At<RowParallelLinear<15, 20>, 4>> {};
+struct Nested : Graph<2, At<RowParallelLinear<20, 20>, 0>, At<Added, 2, 1>, At<Added, 3, 1>,
+                      At<Added, 1, 4>> {};
+struct Flat
+    : Graph<2, At<RowParallelLinear<20, 20>, 0>, At<ColumnParallelLinear<20, 15>, 2>,
+            At<ColumnParallelLinear<20, 15>, 1>, At<Sum, 3, 4>, At<RowParallelLinear<15, 20>, 5>,
+            At<ColumnParallelLinear<20, 15>, 6>, At<ColumnParallelLinear<20, 15>, 1>, At<Sum, 7, 8>,
+            At<RowParallelLinear<15, 20>, 9>, At<ColumnParallelLinear<20, 15>, 1>,
+            At<ColumnParallelLinear<20, 15>, 10>, At<Sum, 11, 12>,
+            At<RowParallelLinear<15, 20>, 13>> {};
+using AddedEnds = Ends<Layouts<Batch, Invariant>, Batch>;
+constexpr std::array two_alike{in, in};
+
+constexpr bool nested_is_as_flat() {
+  const Plan flat = plan_of<AddedEnds, TrainWithInputGradient>(Flat{}, 4, two_alike);
+  return is(plan_of<AddedEnds, TrainWithInputGradient>(Nested{}, 4, two_alike), flat.forward,
+            flat.backward, flat.settle);
+}
+static_assert(nested_is_as_flat());
+static_assert(memory_of_rank<AddedEnds>(Nested{}, Place{0, 4}, two_alike) ==
+              memory_of_rank<AddedEnds>(Flat{}, Place{0, 4}, two_alike));
 
 // --- what collectives wait for, and how long a step takes on known wires
 // ---------------------------

@@ -128,7 +128,9 @@ struct BoundParts<L, S, E, std::index_sequence<Is...>>
           part_shape<Before>(as_dynamic(list.template layer<Index - 1>()), shapes);
     }
     const Layer& layer = list.template layer<Index>();
-    if constexpr (IsComposition<Layer>) {
+    if constexpr (ReadsSeveral<Layer>) {
+      return B(layer, operand_shapes<Part>(shapes), binder);
+    } else if constexpr (IsComposition<Layer>) {
       return B(layer, shapes[Part::slots[0]], binder);
     } else if constexpr (Part::arity == 1) {
       return B(running<S::trains, E, Index>(list), shapes[Part::slots[0]], binder, name_of<Layer>);
@@ -235,13 +237,15 @@ class Bound<L, S, E> {
                            detail::TypeSet<gradient_in<Is>>{}))::template as<detail::SlotValues>;
   };
   using Values = typename slots<std::make_index_sequence<L::slot_count>>::values;
-  using Gradients = typename slots<std::make_index_sequence<L::slot_count>>::gradients;
+  using SlotGradients = typename slots<std::make_index_sequence<L::slot_count>>::gradients;
   using InputNumbers = std::make_index_sequence<L::inputs>;
   using OutputNumbers = std::make_index_sequence<L::outputs>;
   static constexpr const auto& has_gradient = detail::slot_gradients<L, E, S::input_gradients>;
 
  public:
   using parameter_types = typename Parts::parameter_types;
+  /// What goes back to the slots that it reads, if it has several inputs.
+  using Gradients = input_gradients_t<T, E, S>;
 
   Bound(const L& list, const detail::shapes_of<L::inputs>& in, Binder<Ctx>& binder)
       : parts_(placed([&](Position& at) {
@@ -259,7 +263,7 @@ class Bound<L, S, E> {
 
   input_gradients_t<T, E, S> backward(Run<Ctx>& run,
                                       values_t<T, duals_t<output_layout_at_t<L, E>>>&& dy) {
-    Gradients gradients;
+    SlotGradients gradients;
     put_output_gradients(gradients, dy, OutputNumbers{});
     placed([&](Position& at) { backward(run, gradients, at, Numbers{}); });
     return input_gradients(run, gradients, InputNumbers{});
@@ -307,7 +311,7 @@ class Bound<L, S, E> {
   }
 
   template <class DY, std::size_t... Ks>
-  static void put_output_gradients(Gradients& gradients, DY& dy, std::index_sequence<Ks...>) {
+  static void put_output_gradients(SlotGradients& gradients, DY& dy, std::index_sequence<Ks...>) {
     detail::with_tensors(dy, [&](auto&... one) {
       ((detail::held<gradient_in<L::wires.output_slot(Ks)>>(gradients) = std::move(one)), ...);
     });
@@ -315,7 +319,7 @@ class Bound<L, S, E> {
 
   /// From the last to the first: the reverse of forward's order.
   template <std::size_t... Ks>
-  input_gradients_t<T, E, S> input_gradients(Run<Ctx>& run, Gradients& gradients,
+  input_gradients_t<T, E, S> input_gradients(Run<Ctx>& run, SlotGradients& gradients,
                                              std::index_sequence<Ks...>) {
     constexpr std::size_t last = L::inputs - 1;
     input_gradients_t<T, E, S> dx;
@@ -327,7 +331,7 @@ class Bound<L, S, E> {
     return dx;
   }
   template <std::size_t K, class DX>
-  void bring_back([[maybe_unused]] Run<Ctx>& run, [[maybe_unused]] Gradients& gradients,
+  void bring_back([[maybe_unused]] Run<Ctx>& run, [[maybe_unused]] SlotGradients& gradients,
                   [[maybe_unused]] DX& dx) {
     if constexpr (sums_meanwhile<K>) {
       dx = detail::moved_while<typename DX::layout>(
@@ -369,7 +373,8 @@ class Bound<L, S, E> {
   void parameters_of(Run<Ctx>& run, Position& at) {
     constexpr bool may_leave =
         reads_input<Index> ||
-        (MeshCommunicator<typename Ctx::communicator> && part_type<Index>::arity == 1);
+        (MeshCommunicator<typename Ctx::communicator> &&
+         (part_type<Index>::arity == 1 || detail::ListsParts<typename At<Index>::Layer>));
     if constexpr (may_leave) {
       [[maybe_unused]] const auto here = detail::at_part<Index>(run, at);
       bound<Index>().backward_parameters(run);
@@ -384,9 +389,18 @@ class Bound<L, S, E> {
   template <std::size_t Index, std::size_t... Js>
   void forward_part(Run<Ctx>& run, Values& values, Position& at, std::index_sequence<Js...>) {
     [[maybe_unused]] const auto here = detail::at_part<Index>(run, at);
-    detail::forward_into(
-        bound<Index>(), run, detail::held<value_in<given_slot<Index>>>(values),
-        detail::read<is_last_read<Index, Js>>(detail::held<read_in<Index, Js>>(values))...);
+    auto& y = detail::held<value_in<given_slot<Index>>>(values);
+    if constexpr (detail::ReadsSeveral<typename At<Index>::Layer>) {
+      using Inputs =
+          input_values_t<typename At<Index>::Layer, T, typename At<Index>::Here::offered>;
+      detail::forward_into(bound<Index>(), run, y,
+                           Inputs{detail::read<is_last_read<Index, Js>>(
+                               detail::held<read_in<Index, Js>>(values))...});
+    } else {
+      detail::forward_into(
+          bound<Index>(), run, y,
+          detail::read<is_last_read<Index, Js>>(detail::held<read_in<Index, Js>>(values))...);
+    }
   }
 
   /// The place of the value that part Index reads as its operand J.
@@ -399,12 +413,12 @@ class Bound<L, S, E> {
       Index&& L::wires.last[part_type<Index>::slots[J]].operand == J;
 
   template <std::size_t... Is>
-  void backward(Run<Ctx>& run, Gradients& gradients, Position& at, std::index_sequence<Is...>) {
+  void backward(Run<Ctx>& run, SlotGradients& gradients, Position& at, std::index_sequence<Is...>) {
     (backward_part<L::size - 1 - Is>(run, gradients, at), ...);
   }
 
   template <std::size_t Index>
-  void backward_part(Run<Ctx>& run, Gradients& gradients, Position& at) {
+  void backward_part(Run<Ctx>& run, SlotGradients& gradients, Position& at) {
     using Placed = At<Index>;
     using B = detail::bound_part_t<L, S, E, Index>;
     using Back = dual_t<output_layout_at_t<typename Placed::Layer, typename Placed::Here>>;
@@ -436,12 +450,13 @@ class Bound<L, S, E> {
   /// Part Index gives back the gradients of its operands, from the last to the first. The part that
   /// reads a value last in forward gives its gradient first.
   template <std::size_t Index, class DX, std::size_t... Js>
-  static void give_back(Run<Ctx>& run, Gradients& gradients, DX& dx, std::index_sequence<Js...>) {
+  static void give_back(Run<Ctx>& run, SlotGradients& gradients, DX& dx,
+                        std::index_sequence<Js...>) {
     constexpr std::size_t last = sizeof...(Js) - 1;
     (give_back<Index, last - Js>(run, gradients, std::get<last - Js>(dx)), ...);
   }
   template <std::size_t Index, std::size_t J, class One>
-  static void give_back(Run<Ctx>& run, Gradients& gradients, One& dx) {
+  static void give_back(Run<Ctx>& run, SlotGradients& gradients, One& dx) {
     constexpr std::size_t slot = part_type<Index>::slots[J];
     if constexpr (has_gradient[slot]) {
       auto& sum = detail::held<gradient_in<slot>>(gradients);

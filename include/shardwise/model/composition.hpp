@@ -16,7 +16,8 @@ namespace shardwise {
 /// A list of parts, `At<L, slots...>`. Each part reads values from slots and writes one value to
 /// its own slot. The first `Inputs` slots are the inputs, and part Index, counted from 0, writes
 /// slot `Inputs + Index`. With one slot, L is a layer or a composition; with several, L is a Merge
-/// of them. The outputs are the values of the parts named `Output`, and of the last part.
+/// of them, or a Graph of as many inputs and one output. The outputs are the values of the parts
+/// named `Output`, and of the last part.
 ///
 ///     struct ImageAndRecord
 ///         : Graph<2, At<OfImage, 0>, At<OfRecord, 1>,           // give slots 2 and 3
@@ -30,8 +31,8 @@ namespace shardwise {
 /// layout that all of them take, or else to its `stream_t`. So a Partial is summed once, and the
 /// gradients of the readers are added before they are converted back.
 ///
-/// Only the outermost composition of a Model may have several inputs or outputs; its Ends then name
-/// `Layouts`.
+/// The Ends of a Model with several inputs or outputs name `Layouts`. Only the outermost
+/// composition of a Model may have several outputs.
 ///
 /// Deriving a type of your own keeps its name in messages and errors. Parts whose sizes are
 /// `dynamic` are given to the constructor, all in order.

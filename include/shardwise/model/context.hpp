@@ -78,6 +78,15 @@ using use_of = std::conditional_t<!Trains, ForwardOnly,
                                   std::conditional_t<InputGradient, TrainWithInputGradient, Train>>;
 
 namespace detail {
+
+/// The use of a part that reads several values, of which those in Inputs have a gradient.
+template <bool Trains, InputSet Inputs>
+struct UseOfPart {
+  static constexpr bool trains = Trains;
+  static constexpr bool input_gradient = Trains && Inputs.bits != 0;
+  static constexpr InputSet input_gradients = input_gradient ? Inputs : InputSet{};
+};
+
 template <class U>
 inline constexpr bool asks_some_gradients = false;
 template <std::size_t... Inputs>

@@ -35,9 +35,10 @@ concept KeepsFeatures = KeepsShape<L> || requires {
   requires L::keeps_features;
 };
 
-/// The number of features that L takes and gives, if its type has it; else `dynamic`.
-template <class L>
+/// The number of features that L takes as operand J and gives, if its type has it; else `dynamic`.
+template <class L, std::size_t J = 0>
 consteval std::size_t static_features_in() {
+  if constexpr (ReadsSeveral<L>) return L::features[J];
   if constexpr (StatesFeatures<L>) return L::in_features;
   return dynamic;
 }
@@ -48,6 +49,12 @@ consteval std::size_t static_features_out(std::size_t in) {
   return dynamic;
 }
 
+/// The features of each input of a composition of several; none of others.
+template <class L>
+inline constexpr std::span<const std::size_t> features_of_inputs{};
+template <ReadsSeveral L>
+inline constexpr std::span<const std::size_t> features_of_inputs<L>{L::features.data(), L::inputs};
+
 /// The number of features that each slot of a list of parts needs; the first `Inputs` slots are
 /// inputs. The first reader that knows the number decides: it takes that many features (`dynamic`
 /// if any number is allowed), or it keeps those of its input.
@@ -55,13 +62,17 @@ template <std::size_t Inputs, class... Parts, std::size_t N = sizeof...(Parts)>
 constexpr std::array<std::size_t, Inputs + N> features_needed(
     const std::array<std::size_t, N>& taken, const std::array<bool, N>& keeps) {
   constexpr std::array<std::span<const std::size_t>, N> slots{Parts::slots...};
+  constexpr std::array<std::span<const std::size_t>, N> own{
+      features_of_inputs<typename Parts::layer>...};
   std::array<std::size_t, Inputs + N> needed;
   needed.fill(dynamic);
   for (std::size_t part = N; part-- > 0;) {
     const bool open = taken[part] == dynamic && keeps[part];
     const std::size_t features = open ? needed[Inputs + part] : taken[part];
-    if (features == dynamic) continue;
-    for (const std::size_t slot : slots[part]) needed[slot] = features;
+    for (std::size_t j = 0; j < slots[part].size(); ++j) {
+      const std::size_t of_operand = j > 0 && j < own[part].size() ? own[part][j] : features;
+      if (of_operand != dynamic) needed[slots[part][j]] = of_operand;
+    }
   }
   return needed;
 }
@@ -174,15 +185,15 @@ consteval void check_part() {
   using Part = typename L::template part_type<Index>;
   using Layer = typename Part::layer;
   constexpr std::size_t slot = Part::slots[J];
-  constexpr std::size_t expected = static_features_in<Layer>();
+  constexpr std::size_t expected = static_features_in<Layer, J>();
   using Producer = typename decltype(producer<L, slot>())::type;
   static_assert(
-      slot < L::inputs || !has_own_element<Layer>,
+      slot < L::inputs || !has_own_element<Layer, J>,
       "Layer reads elements of its own dtype (input_element), which no layer gives: it "
       "reads an input of the model. Put nothing in front of it. (Layer is part Index of its "
       "composition, counted from 0.)");
   static_assert(
-      slot >= L::inputs || has_own_element<Layer> == has_own_element<L, slot>,
+      slot >= L::inputs || has_own_element<Layer, J> == has_own_element<L, slot>,
       "Layer and another part read the same input of the model, one as elements of its "
       "own dtype (input_element). Give the Graph an input for each. (Layer is part Index of "
       "its composition, counted from 0.)");

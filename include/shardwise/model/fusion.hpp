@@ -83,6 +83,13 @@ struct BoundPart<L, S, E, Index, std::index_sequence<Js...>> {
               slot_gradients<L, E, S::input_gradients>[Slot]>;
   using type = BoundMerge<Op, Setting<typename S::context, typename At::Use>, Here, Read<Js>...>;
 };
+template <class L, class S, class E, std::size_t Index, std::size_t... Js>
+requires ReadsSeveral<typename L::template layer_type<Index>>
+struct BoundPart<L, S, E, Index, std::index_sequence<Js...>> {
+  using At = SettingAt<L, S, E, Index>;
+  using type =
+      Bound<typename At::Layer, Setting<typename S::context, typename At::Use>, typename At::Here>;
+};
 template <class L, class S, class E, std::size_t Index>
 struct BoundPart<L, S, E, Index, std::index_sequence<0>> {
   using At = SettingAt<L, S, E, Index>;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -56,13 +57,23 @@ inline constexpr std::array<bool, L::slot_count> slot_gradients = [
 }
 (std::make_index_sequence<L::size>{});
 
+/// Of the operands in these slots, those that have a gradient.
+constexpr InputSet operands_of(const auto& slots, const auto& has) {
+  InputSet set;
+  for (std::size_t operand = slots.size(); operand-- > 0;)
+    set.bits = set.bits << 1 | std::uint64_t{has[slots[operand]]};
+  return set;
+}
+
 /// Part Index of a composition: its ends, and whether any value that it reads has a gradient.
 template <class L, class S, class E, std::size_t Index>
 struct SettingAt {
   using Layer = typename L::template layer_type<Index>;
   using Here = typename L::template ends_of<Index, typename E::offered, typename E::wanted>;
-  using Use = use_of<S::trains, any_of_slots(L::template part_type<Index>::slots,
-                                             slot_gradients<L, E, S::input_gradients>)>;
+  static constexpr InputSet operands =
+      operands_of(L::template part_type<Index>::slots, slot_gradients<L, E, S::input_gradients>);
+  using Use = std::conditional_t<ReadsSeveral<Layer>, UseOfPart<S::trains, operands>,
+                                 use_of<S::trains, operands.bits != 0>>;
 };
 
 }  // namespace detail

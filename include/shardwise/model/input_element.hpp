@@ -36,7 +36,8 @@ requires(has_own_element<L, K> && !ListsParts<L>) struct input_element<L, T, K> 
 };
 template <ListsParts L, class T, std::size_t K>
 requires(has_own_element<L, K>) struct input_element<L, T, K>
-    : input_element<typename L::template layer_type<L::wires.first[K].part>, T, 0> {
+    : input_element<typename L::template layer_type<L::wires.first[K].part>, T,
+                    L::wires.first[K].operand> {
 };
 
 }  // namespace detail

@@ -13,6 +13,10 @@ concept ListsParts = requires {
   typename L::parts;
 };
 
+/// A composition of several inputs, see `Graph`.
+template <class L>
+concept ReadsSeveral = ListsParts<L> &&(L::inputs > 1);
+
 /// A composition that repeats one block, see `Repeat`.
 template <class L>
 concept RepeatsBlock = requires {

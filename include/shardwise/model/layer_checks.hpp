@@ -59,22 +59,27 @@ consteval bool must_be_layer() {
   return true;
 }
 
-/// The error for a part of a composition that is not a merge though it reads several values, or is
-/// not a layer though it reads one.
+/// The error for a part of a composition that is not a merge or a Graph though it reads several
+/// values, or is not a layer though it reads one.
 template <std::size_t Number, class L, std::size_t Arity>
 consteval bool must_be_part() {
+  static_assert(output_count_of<L> == 1,
+                "L has several outputs, and stands within another composition. Only a Model itself "
+                "may have several: write its parts into one Graph. (L is part Number of its "
+                "composition, counted from 0.)");
+  static_assert(!ListsParts<L> || input_count_of<L> == Arity,
+                "L is a Graph, and reads another number of slots than it has inputs: name a slot "
+                "for each of them, At<L, 0, 1> for two. (L is part Number of its composition, "
+                "counted from 0.)");
   if constexpr (Arity == 1) {
-    if constexpr (ListsParts<L>) {
-      static_assert(L::inputs == 1 && L::outputs == 1,
-                    "L has several inputs or outputs, and stands within another composition. Only "
-                    "a Model itself may have several: write its parts into one Graph. (L is part "
-                    "Number of its composition, counted from 0.)");
-    }
     return must_be_layer<Number, L>();
+  } else if constexpr (ListsParts<L>) {
+    return true;
   } else {
     static_assert(
         Merge<L, Arity>,
-        "L reads several slots and is no Merge: Sum is one. A Merge has input_layout, "
+        "L reads several slots and is no Merge, as Sum is one, and no Graph. A Merge has "
+        "input_layout, "
         "desired_input_layout, output_layout, saves and `output_shape(const "
         "std::array<Shape, N>&) const`. (L is part Number of its composition, counted from 0.)");
     return true;

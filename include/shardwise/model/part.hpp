@@ -55,6 +55,11 @@ struct Wires {
     return count[slot] == 1 && first[slot].part + Inputs == slot + 1;
   }
 
+  /// Whether the value in a slot is read once, and not as the first operand of a part.
+  constexpr bool is_later_operand(std::size_t slot) const {
+    return count[slot] == 1 && first[slot].operand > 0;
+  }
+
   /// Whether this part, and no other, reads the value of the part before it.
   constexpr bool follows_alone(std::size_t part) const {
     return part > 0 && part < N && goes_straight(Inputs + part - 1);

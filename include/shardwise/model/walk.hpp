@@ -184,6 +184,9 @@ struct Walk<L, S, E> {
       visitor.go_to(positions[Part::slots[0]]);
       shapes[given] = Walk<typename At::Layer, Setting<typename S::context, typename At::Use>,
                            typename At::Here>::visit(layer, shapes[Part::slots[0]], visitor);
+    } else if constexpr (ListsParts<typename At::Layer>) {
+      visit_graph<Index>(layer, shapes, positions, visitor,
+                         std::make_index_sequence<Part::arity>{});
     } else {
       shapes[given] = layer.output_shape(operand_shapes<Part>(shapes));
       visit_merge<Index>(shapes, positions, visitor, std::make_index_sequence<Part::arity>{});
@@ -192,6 +195,20 @@ struct Walk<L, S, E> {
     bring<given, output_layout_at_t<typename At::Layer, typename At::Here>, void>(shapes[given],
                                                                                   visitor);
     keep<given>(positions, visitor);
+  }
+
+  /// Part Index, which is a composition of several inputs.
+  template <std::size_t Index, class Layer, class Visitor, std::size_t... Js>
+  static constexpr void visit_graph(const Layer& layer, Shapes& shapes,
+                                    const Positions<Visitor>& positions, Visitor& visitor,
+                                    std::index_sequence<Js...>) {
+    using Part = typename L::template part_type<Index>;
+    using At = SettingAt<L, S, E, Index>;
+    using Steps = Walk<Layer, Setting<typename S::context, typename At::Use>, typename At::Here>;
+    auto inside = slots_from<Layer::slot_count>(operand_shapes<Part>(shapes));
+    typename Steps::template Positions<Visitor> there{positions[Part::slots[Js]]...};
+    Steps::visit(layer, inside, there, visitor);
+    shapes[L::inputs + Index] = inside[Layer::last_slot];
   }
 
   template <std::size_t Index, class Visitor, std::size_t... Js>

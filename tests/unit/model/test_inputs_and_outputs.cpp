@@ -10,6 +10,7 @@
 #include <numeric>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "shardwise/shardwise.hpp"
 #include "support/messages.hpp"
@@ -112,4 +113,65 @@ TEST_CASE("a drawing has an ellipse for each input and output") {
   n6 -> n8 [label=" Invariant\l"]
 }
 )");
+}
+
+namespace {
+
+/// Two inputs, the second as it was offered; and around it, a Graph that swaps them.
+struct Inside
+    : Graph<2, At<RowParallelLinear<3, 2>, 0>, At<Sum, 2, 1>, At<ColumnParallelLinear<2, 3>, 3>> {};
+struct Around : Graph<2, At<Tanh, 0>, At<Inside, 1, 2>> {};
+
+}  // namespace
+
+TEST_CASE("a Graph inside another is drawn in a box, and named in errors and parameters") {
+  SingleRank alone;
+  Model<Around, Context<double, Reference, SingleRank>,
+        Ends<Layouts<Invariant, Invariant>, Invariant>>
+      model(Around{}, alone, Seed{1}, std::array{shapes[1], shapes[0]});
+  std::string names;
+  model.visit_parameters([&](auto& one) { names += one.name + ' '; });
+  CHECK(names == "1.0.weight 1.0.bias 1.2.weight 1.2.bias ");
+  const std::string graph = describe_graph(model, std::array{shapes[1], shapes[0]});
+  CHECK(graph.find("label=\"1 Inside\"") != std::string::npos);
+  CHECK(graph.find("  n1 -> n3 [") != std::string::npos);  // the second input to its first part
+  CHECK(graph.find("  n2 -> n4 [") != std::string::npos);  // tanh of the first one to the sum
+  Shape two = shapes[1];
+  two[0].units = 2;
+  const Tensor<double, Invariant> a(two, {0, 1}), b(shapes[0], {0, 1});
+  const std::string message = testing::message_of([&] { model.forward({a.view(), b.view()}); });
+  CAPTURE(message);
+  CHECK(message.starts_with("Around / 1: Inside / 1: Sum: "));
+}
+
+TEST_CASE("a Graph inside another goes backward in two parts on a mesh") {
+  run_mesh({.data = 2, .tensor = 2}, [](MeshRanks<ThreadCommunicator>& ranks) {
+    using C = Context<double, Reference, MeshRanks<ThreadCommunicator>>;
+    Model<Around, C, Ends<Layouts<Invariant, Invariant>, Invariant>> model(
+        Around{}, ranks, Seed{1}, std::array{shapes[1], shapes[0]});
+    const auto of = [&](std::size_t features) {
+      Tensor<double, SamplesOverMesh<Invariant>> x({{Axis::batch, 3}, {Axis::feature, features}},
+                                                   ranks.place());
+      std::iota(x.data(), x.data() + x.size(), 1.0 + ranks.place()[MeshAxis::data].rank);
+      return x;
+    };
+    const auto a = of(2), b = of(3), dy = of(3);
+    const auto gradients = [&](bool in_parts) {
+      model.forward({a.view(), b.view()});
+      if (in_parts) {
+        model.backward_input(Flight{}, dy.view());
+        model.backward_parameters(Flight{});
+      } else {
+        model.backward(dy.view());
+      }
+      model.settle_gradients();
+      const auto here = model.gradients();
+      const std::vector<double> all(here.begin(), here.end());
+      model.discard_step();
+      return all;
+    };
+    const std::vector<double> expected = gradients(false);
+    CHECK(*std::max_element(expected.begin(), expected.end()) > 0);
+    CHECK(gradients(true) == expected);
+  });
 }
