@@ -60,7 +60,7 @@ class GrowingList {
   constexpr GrowingList(const T* from, std::size_t size) : GrowingList(size) {
     for (; size_ < size; ++size_) entries_[size_] = from[size_];
   }
-  constexpr void grow() {
+  [[gnu::noinline]] constexpr void grow() {
     GrowingList larger(2 * size_ + 4);
     for (std::size_t i = 0; i < size_; ++i) larger.entries_[i] = std::move(entries_[i]);
     larger.size_ = size_;

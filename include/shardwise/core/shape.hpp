@@ -113,7 +113,7 @@ class Shape {
   constexpr bool has(Axis axis) const { return find(axis) != rank_; }
 
   /// Number of elements of the axes [first, last).
-  constexpr std::size_t elements(std::size_t first, std::size_t last) const {
+  [[gnu::noinline]] constexpr std::size_t elements(std::size_t first, std::size_t last) const {
     std::size_t product = 1;
     // The second bound tells compilers what they cannot see: no shape has more axes.
     for (std::size_t i = first; i < last && i < max_rank; ++i) product *= dims_[i].extent();
@@ -157,7 +157,7 @@ class Shape {
 
 /// "[batch 64, feature 32*49]": units, and the grain if it is not 1; "?" for `dynamic`. Readers are
 /// printed if they are not 1: "[batch 64, feature 2*16 read by 4]".
-inline std::string to_string(const Shape& shape) {
+[[gnu::cold]] inline std::string to_string(const Shape& shape) {
   std::string text = "[";
   for (const Dim& dim : shape) {
     detail::append(text, {text.size() > 1 ? ", " : "", name(dim.axis), " "});

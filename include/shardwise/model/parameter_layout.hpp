@@ -74,6 +74,7 @@ class ParameterLayout {
     std::size_t& end = decays ? group.decaying : group.others;
     const ParameterSlot slot{holding, decays, end, elements};
     end += is_owing(holding) || is_dense_ ? elements : padded(elements);
+    set_begins();
     return slot;
   }
 
@@ -82,7 +83,10 @@ class ParameterLayout {
   constexpr void make_dense() { is_dense_ = true; }
 
   /// Leaves in memory, of each group, only the share of the rank at `along`.
-  constexpr void store_share(Place along) { along_ = along; }
+  constexpr void store_share(Place along) {
+    along_ = along;
+    set_begins();
+  }
   /// The same order with only that share in memory.
   constexpr ParameterLayout share_at(Place along) const {
     ParameterLayout share = *this;
@@ -133,7 +137,7 @@ class ParameterLayout {
   }
 
   /// The first element in memory of a parameter; of one that has none there, any.
-  constexpr std::size_t position(const ParameterSlot& slot) const {
+  [[gnu::noinline]] constexpr std::size_t position(const ParameterSlot& slot) const {
     const std::size_t first = first_in_group(slot), begin = begin_of(slot.holding);
     if (!stores_share()) return begin + first;
     const Interval here = overlap({first, slot.size}, share(slot.holding, along_));
@@ -165,14 +169,20 @@ class ParameterLayout {
     return stores_share() ? block_of(size, along) : Interval{0, size};
   }
   constexpr std::size_t begin_of(Holding holding) const {
-    std::size_t begin = 0;
-    for (const Holding before : holdings)
-      if (before < holding) begin += padded(share(before, along_).size);
-    return begin;
+    return begins_[static_cast<std::size_t>(holding)];
+  }
+  /// Called after each change of the groups or of what the memory has of them.
+  constexpr void set_begins() {
+    std::size_t end = 0;
+    for (const Holding holding : holdings) {
+      begins_[static_cast<std::size_t>(holding)] = end;
+      end += padded(share(holding, along_).size);
+    }
   }
 
   std::size_t line_;
-  std::array<Group, holdings.size()> groups_{};  // by Holding
+  std::array<Group, holdings.size()> groups_{};        // by Holding
+  std::array<std::size_t, holdings.size()> begins_{};  // in memory, of each group
   Place along_{};
   bool is_dense_ = false;
 };
