@@ -34,7 +34,7 @@ struct IsNotFinite {
 /// Whether the values of any rank have a NaN or an infinity.
 /// sends    one uint8 all-reduce
 template <class B, Communicator C, Element T>
-bool any_is_not_finite(B& backend, Pool& pool, C& ranks, std::span<const T> values) {
+[[gnu::cold]] bool any_is_not_finite(B& backend, Pool& pool, C& ranks, std::span<const T> values) {
   const auto mine = reduced(backend, pool, values.size(), std::uint8_t{0},
                             IsNotFinite<T>{values.data()}, Largest{});
   return all_reduced(backend, pool, ranks, mine, Reduction::max) != 0;
@@ -44,8 +44,8 @@ bool any_is_not_finite(B& backend, Pool& pool, C& ranks, std::span<const T> valu
 /// names the values in the message.
 /// sends    one uint8 all-reduce
 template <class B, Communicator C, Element T>
-void require_finite(B& backend, Pool& pool, C& ranks, std::span<const T> values,
-                    std::string_view what) {
+[[gnu::cold]] void require_finite(B& backend, Pool& pool, C& ranks, std::span<const T> values,
+                                  std::string_view what) {
   if (!any_is_not_finite(backend, pool, ranks, values)) return;
   throw numeric_error(
       {what,
@@ -54,7 +54,7 @@ void require_finite(B& backend, Pool& pool, C& ranks, std::span<const T> values,
 }
 
 /// Element `number` of a tensor, for messages: "row 6, feature 4". A row is one of the batch.
-inline std::string element_text(const Shape& shape, std::size_t number) {
+[[gnu::cold]] inline std::string element_text(const Shape& shape, std::size_t number) {
   std::string text;
   for (std::size_t i = 0; i < shape.rank(); ++i) {
     const std::size_t index = number / shape.elements(i + 1, shape.rank()) % shape[i].extent();
@@ -70,8 +70,9 @@ inline std::string element_text(const Shape& shape, std::size_t number) {
 /// read every element, such as those of padding.
 /// sends    one uint8 all-reduce; if it throws, also two of one int64
 template <class B, Communicator C, Element T, Layout L>
-void require_finite_input(B& backend, Pool& pool, C& ranks, const View<const T, L>& input,
-                          const std::string& suffix, std::string_view of_layer) {
+[[gnu::cold]] void require_finite_input(B& backend, Pool& pool, C& ranks,
+                                        const View<const T, L>& input, const std::string& suffix,
+                                        std::string_view of_layer) {
   if constexpr (Real<T>) {
     if (!any_is_not_finite(backend, pool, ranks, input.span())) return;
     const Buffer memory = pool.take_on_host(input.size() * sizeof(T));

@@ -284,7 +284,7 @@ class Model : public ModelBase<Ctx> {
 
   /// The same with the numbers and sequences of the last batch in this flight.
   /// throws   argument_error for a flight that is not reserved
-  void find_non_finite(Flight flight, input_view x) requires(Use::trains) {
+  [[gnu::cold]] void find_non_finite(Flight flight, input_view x) requires(Use::trains) {
     detail::FlightState& batch = this->at(flight);
     const detail::BatchPlace place = batch.place;
     this->discard_step();

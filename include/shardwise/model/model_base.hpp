@@ -115,7 +115,7 @@ class ModelBase {
 
   /// Discards what forward saved and all gradients. Parameters and the step number stay, so the
   /// step can run again.
-  void discard_step() {
+  [[gnu::noinline]] void discard_step() {
     flights_.forget();
     next_ = {};
     run_.forget_step();
@@ -375,7 +375,7 @@ class ModelBase {
   /// gives one.
   /// throws   numeric_error for the first one, and in it the message of `of_layer`
   template <class Views>
-  void require_finite_inputs(const Views& inputs, const error& of_layer) {
+  [[gnu::cold]] void require_finite_inputs(const Views& inputs, const error& of_layer) {
     std::size_t i = 0;
     placed([&] {
       detail::with_tensors(inputs, [&](const auto&... input) {

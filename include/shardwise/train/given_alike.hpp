@@ -85,14 +85,17 @@ std::uint32_t fingerprint_of(Run<Context>& run, const Tensors& tensors) {
   });
 }
 
-/// Notes what this rank was given for a batch, so that the calls of the batch compare it; if ranks
-/// compare their calls, and if this step is one in which they compare that too.
+/// Whether the ranks compare their calls, and in this step also what they were given.
+template <class Context>
+bool compares_given(Run<Context>& run) {
+  return run.all_ranks.size() > 1 && compares_calls(run.all_ranks) &&
+         run.compared_steps.has(run.step);
+}
+
+/// Notes what this rank was given for a batch, so that the calls of the batch compare it.
 template <class M, class Target>
-void note_given(M& model, const typename M::input_view& x, const Target& target) {
+[[gnu::cold]] void note_given(M& model, const typename M::input_view& x, const Target& target) {
   auto& run = model.run();
-  if (run.all_ranks.size() == 1 || !compares_calls(run.all_ranks) ||
-      !run.compared_steps.has(run.step))
-    return;
   const auto seed = run.seed.value;
   run.given = {
       .seed = mixed(static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)),

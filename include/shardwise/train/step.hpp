@@ -224,7 +224,7 @@ double forward_to_loss(M& model, typename M::input_view x, const Target& target,
                        BatchShare share, loss_gradient_t<M>& gradient,
                        std::span<const Segment> segments) {
   require_fitting_target(model, x, target, loss);
-  note_given(model, x, target);
+  if (compares_given(model.run())) note_given(model, x, target);
   const auto prediction = model.forward(x, segments);
   auto& run = model.run();
   const auto here = in_phase<Phase::loss>(run);
