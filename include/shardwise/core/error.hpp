@@ -22,10 +22,10 @@ class error : public std::exception {
  public:
   /// What is wrong, why, and what to do. Where there is no memory for it, the message is "out of
   /// memory": an error never becomes a std::bad_alloc.
-  [[gnu::noinline, gnu::cold]] explicit error(std::string_view message)
+  [[gnu::noinline, gnu::cold]] explicit error(std::string_view message) noexcept
       : what_(detail::sentence_or({message}, no_memory)) {}
   /// The same in pieces: {"rank ", 2, " of ", size}.
-  explicit error(std::initializer_list<detail::Piece> message)
+  explicit error(std::initializer_list<detail::Piece> message) noexcept
       : what_(detail::sentence_or(message, no_memory)) {}
 
   /// The message, after the places that were added.

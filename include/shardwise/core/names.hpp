@@ -21,7 +21,7 @@ constexpr std::string_view raw_type_name() {
 
 /// The name without the namespaces of this library and its parts, and with the word `dynamic` for
 /// sizes that are given at run time.
-inline std::string readable_name(std::string_view raw) {
+[[gnu::cold]] inline std::string readable_name(std::string_view raw) {
   struct Replacement {
     std::string_view what, by;
   };

@@ -58,14 +58,18 @@ class Piece {
     unsigned long long natural;
   };
 
-  static void add_words(std::string& text, What what) {
+  [[gnu::cold]] static void add_words(std::string& text, What what) {
     text += static_cast<const char*>(what.object);
   }
-  static void add_number(std::string& text, What what) { text += std::to_string(what.number); }
-  static void add_natural(std::string& text, What what) { text += std::to_string(what.natural); }
+  [[gnu::cold]] static void add_number(std::string& text, What what) {
+    text += std::to_string(what.number);
+  }
+  [[gnu::cold]] static void add_natural(std::string& text, What what) {
+    text += std::to_string(what.natural);
+  }
 
   template <class T>
-  static void add_value(std::string& text, What what) {
+  [[gnu::cold]] static void add_value(std::string& text, What what) {
     const T& value = *static_cast<const T*>(what.object);
     if constexpr (Words<T>)
       text += std::string_view(value);

@@ -39,7 +39,7 @@ struct LayoutValue {
 };
 
 /// "Sharded<feature>", "Haloed<height, kernel 3 stride 2 padding 1+1>".
-inline std::string to_string(const LayoutValue& layout) {
+[[gnu::cold]] inline std::string to_string(const LayoutValue& layout) {
   constexpr std::string_view names[] = {"Invariant", "Replicated", "Partial",
                                         "Sharded",   "Haloed",     "HaloedPartial"};
   const std::string_view kind = names[static_cast<std::size_t>(layout.kind)];

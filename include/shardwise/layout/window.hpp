@@ -106,7 +106,7 @@ struct Window {
 };
 
 /// "kernel 3 stride 2 dilation 1 padding 1+1", or "repeats 2" for an upsampling.
-inline std::string to_string(const Window& window) {
+[[gnu::cold]] inline std::string to_string(const Window& window) {
   if (window.repeats == dynamic) return "repeats dynamic";
   if (window.repeats > 1) return detail::sentence({"repeats ", window.repeats});
   std::string text = detail::sentence({"kernel ", window.kernel, " stride ", window.stride,

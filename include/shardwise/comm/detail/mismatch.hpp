@@ -71,14 +71,15 @@ class Relation {
 /// Sorts a few things, and keeps equal ones in order. Every program compiles this, and
 /// std::stable_sort takes the compiler much longer.
 template <class T>
-void sort_few(GrowingList<T>& things, std::type_identity_t<Relation<T>> before) {
+[[gnu::cold]] void sort_few(GrowingList<T>& things, std::type_identity_t<Relation<T>> before) {
   for (std::size_t i = 1; i < things.size(); ++i)
     for (std::size_t j = i; j > 0 && before(things[j], things[j - 1]); --j)
       std::swap(things[j], things[j - 1]);
 }
 
 /// The ranks 0 to ranks - 1 in groups of equal ones, in the order of their first members.
-inline GrowingList<SomeRanks> groups_of_equal(std::size_t ranks, Relation<std::size_t> equal) {
+[[gnu::cold]] inline GrowingList<SomeRanks> groups_of_equal(std::size_t ranks,
+                                                            Relation<std::size_t> equal) {
   GrowingList<SomeRanks> groups;
   for (std::size_t r = 0; r < ranks; ++r) {
     std::size_t g = 0;
@@ -106,7 +107,7 @@ class Mismatch {
   }
 
  private:
-  std::string names(const SomeRanks& group) const {
+  [[gnu::cold]] std::string names(const SomeRanks& group) const {
     GrowingList<int> of_world;
     for (const std::size_t rank : group) of_world.add(ranks_[rank]);
     return ranks_text(of_world);
@@ -170,7 +171,7 @@ class Mismatch {
 
   bool compares_given(std::size_t rank) const { return calls_[rank].mark.given != GivenAlike{}; }
 
-  std::string text_of_comparing(const GrowingList<SomeRanks>& groups) const {
+  [[gnu::cold]] std::string text_of_comparing(const GrowingList<SomeRanks>& groups) const {
     const std::size_t first = compares_given(groups[0][0]) ? 0 : 1;
     return sentence(
         {"in step ", calls_[0].mark.step, ", only ", names(groups[first]),
@@ -183,7 +184,7 @@ class Mismatch {
     return a.size() > b.size();
   };
 
-  static SomeRanks all_but_first(const GrowingList<SomeRanks>& groups) {
+  [[gnu::cold]] static SomeRanks all_but_first(const GrowingList<SomeRanks>& groups) {
     SomeRanks rest;
     for (std::size_t g = 1; g < groups.size(); ++g)
       for (const std::size_t rank : groups[g]) rest.add(rank);
@@ -191,7 +192,7 @@ class Mismatch {
     return rest;
   }
 
-  GrowingList<SomeRanks> groups_of_places() const {
+  [[gnu::cold]] GrowingList<SomeRanks> groups_of_places() const {
     return groups_of_equal(ranks_.size(), [&](std::size_t q, std::size_t r) {
       return !is_before(q, r) && !is_before(r, q);
     });
@@ -239,7 +240,8 @@ class Mismatch {
   }
 
   /// Calls at no step may be made before those of a step or after them.
-  std::string cause_outside(const SomeRanks& outside, const SomeRanks& in_step) const {
+  [[gnu::cold]] std::string cause_outside(const SomeRanks& outside,
+                                          const SomeRanks& in_step) const {
     return sentence({names(outside), " made once more ", calls_[outside[0]].what(),
                      ", or left out ", calls_[in_step[0]].what()});
   }
@@ -253,13 +255,13 @@ class Mismatch {
                        calls_[behind[0]].what()});
     return sentence({left_out(names(ahead), behind), ", or ", names(behind), " made it once more"});
   }
-  std::string left_out(const std::string& who, const SomeRanks& behind) const {
+  [[gnu::cold]] std::string left_out(const std::string& who, const SomeRanks& behind) const {
     return sentence({who, " left out ", calls_[behind[0]].what()});
   }
 
   /// Whether rank q is at an earlier place of a step than rank r, or in an earlier step. Parts run
   /// backward from the last one.
-  bool is_before(std::size_t q, std::size_t r) const {
+  [[gnu::cold]] bool is_before(std::size_t q, std::size_t r) const {
     const Mark &a = calls_[q].mark, &b = calls_[r].mark;
     if (a.step != b.step) return a.step < b.step;
     if (a.batch != b.batch) return a.batch < b.batch;
@@ -269,7 +271,7 @@ class Mismatch {
   }
 
   /// A composition itself makes calls behind its parts, and in backward ahead of them.
-  static decltype(Mark::path) filled_path(const Mark& mark) {
+  [[gnu::cold]] static decltype(Mark::path) filled_path(const Mark& mark) {
     auto path = mark.path;
     std::fill(path.begin() + static_cast<std::ptrdiff_t>(mark.numbers()), path.end(),
               std::numeric_limits<std::uint16_t>::max());

@@ -238,7 +238,7 @@ class ThreadWorld {
     return true;
   }
 
-  void declare_deadlock() {
+  [[gnu::cold]] void declare_deadlock() {
     deadlock_ = true;
     abort_all(text_or_empty([&] {
       return sentence({"no rank can go on, each waits for another: ", all_states()});
@@ -246,7 +246,7 @@ class ThreadWorld {
   }
 
   /// One line for all ranks that wait now; after the time-out, the waits of all ranks fail.
-  void report_long_wait(Patience::Event event, int rank, const Wait& wait) {
+  [[gnu::cold]] void report_long_wait(Patience::Event event, int rank, const Wait& wait) {
     const bool too_long = event == Patience::Event::timeout;
     if (too_long ? aborted() : ranks_[static_cast<std::size_t>(rank)].warned) return;
     const Patience::Duration time = too_long ? timeout_ : Patience::warning_after(timeout_);
@@ -260,7 +260,7 @@ class ThreadWorld {
   }
 
   /// What each rank does: "rank 0 waits in barrier(), collective 3 of ranks 0, 1; rank 1 ..."
-  std::string all_states() const {
+  [[gnu::cold]] std::string all_states() const {
     std::string all;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       const Rank& rank = ranks_[r];
@@ -275,13 +275,13 @@ class ThreadWorld {
     return all;
   }
 
-  void abort_all(std::string reason) {
+  [[gnu::cold]] void abort_all(std::string reason) {
     reason_ = std::move(reason);
     aborted_.store(true, std::memory_order_release);
     notify_all();
   }
 
-  void mark_gone(int rank, const char* how, const char* reason) {
+  [[gnu::cold]] void mark_gone(int rank, const char* how, const char* reason) {
     Rank& me = ranks_[static_cast<std::size_t>(rank)];
     me.gone = true;
     me.how = text_or_empty([&] { return sentence({how, reason}); });
@@ -295,7 +295,7 @@ class ThreadWorld {
   }
 
   /// "rank 1 has not ended within 60 s after this: rank 0 threw: ..."
-  std::string lost_text(Patience::Duration time) const {
+  [[gnu::cold]] std::string lost_text(Patience::Duration time) const {
     GrowingList<int> lost;
     for (std::size_t r = 0; r < ranks_.size(); ++r)
       if (!ranks_[r].gone) lost.add(static_cast<int>(r));
@@ -311,7 +311,7 @@ class ThreadWorld {
     return {};
   }
 
-  [[noreturn]] void throw_failure(const Wait& wait) const {
+  [[noreturn, gnu::cold]] void throw_failure(const Wait& wait) const {
     const std::string where = sentence({"in ", wait.place.describe(), ": "});
     if (deadlock_) throw collective_error({where, reason_});
     for (const int rank : wait.needed) {
