@@ -16,7 +16,7 @@
 #include "shardwise/backend/reference.hpp"
 #include "support/count_allocations.hpp"
 #include "support/error_of.hpp"
-#include "unit/backend/random_convolutions.hpp"
+#include "unit/backend/convolution_problem.hpp"
 
 using namespace shardwise;
 using backend_test::ConvolutionFormula;

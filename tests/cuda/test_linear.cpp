@@ -41,8 +41,8 @@ template <class T>
 bool close(const std::vector<T>& a, const std::vector<T>& b) {
   bool result = a.size() == b.size();
   for (std::size_t i = 0; result && i < a.size(); ++i) {
-    const double x = LinearProblem<T>::number(a[i]);
-    const double y = LinearProblem<T>::number(b[i]);
+    const double x = backend_test::number_of(a[i]);
+    const double y = backend_test::number_of(b[i]);
     result = std::fabs(x - y) <= tolerance<T> * std::fmax(1.0, std::fabs(y));
   }
   return result;

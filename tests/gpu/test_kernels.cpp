@@ -14,9 +14,9 @@
 #include "support/effort.hpp"
 #include "support/seed.hpp"
 #include "support/staged_backend.hpp"
+#include "unit/backend/convolution_problem.hpp"
 #include "unit/backend/linear_problem.hpp"
-#include "unit/backend/random_convolutions.hpp"
-#include "unit/backend/random_poolings.hpp"
+#include "unit/backend/pooling_problem.hpp"
 
 using namespace shardwise;
 using backend_test::LinearProblem;
@@ -45,7 +45,7 @@ bool is_near(const std::vector<T>& y, const std::vector<double>& sums, std::size
   bool near = true;
   for (std::size_t i = 0; i < y.size(); ++i) {
     const double expected = visit(activation, [&](auto f) { return f.value(sums[i]); });
-    const double off = std::abs(LinearProblem<T>::number(y[i]) - expected);
+    const double off = std::abs(backend_test::number_of(y[i]) - expected);
     const double size = std::fmax(std::abs(sums[i]), std::abs(expected));
     near = near && off <= 1.125 * of_sum + size * (2 * epsilon<T> + of_function);
   }

@@ -2,6 +2,7 @@
 // A convolution with small integer data, every product of which is worked out one element and one
 // tap at a time, and a check of a backend's kernel against it with ==.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <optional>
@@ -10,14 +11,14 @@
 #include <vector>
 
 #include "shardwise/backend/convolution.hpp"
-#include "shardwise/core/dtype.hpp"
+#include "unit/backend/spatial_problem.hpp"
+#include "unit/backend/typed_numbers.hpp"
 
 namespace backend_test {
 
 using shardwise::Activation;
 using shardwise::ConvolutionCall;
 using shardwise::ConvolutionChannels;
-using shardwise::SpatialAxis;
 using shardwise::Write;
 
 /// The products by their formulas, in double, where sums of small integers are exact.
@@ -98,38 +99,25 @@ struct ConvolutionFormula {
 };
 
 inline std::string to_string(const ConvolutionFormula& f) {
-  std::string text = std::to_string(f.call.images) + " images, " +
-                     std::to_string(f.channels.groups) + " groups of " +
-                     std::to_string(f.channels.in) + " -> " + std::to_string(f.channels.out);
-  for (const SpatialAxis& a : f.call.space) {
-    text += "; " + std::to_string(a.input) + " -> " + std::to_string(a.output) + " by kernel " +
-            std::to_string(a.kernel) + ", stride " + std::to_string(a.stride) + ", dilation " +
-            std::to_string(a.dilation) + ", before " + std::to_string(a.before);
-  }
-  return text;
+  return std::to_string(f.call.images) + " images, " + std::to_string(f.channels.groups) +
+         " groups of " + std::to_string(f.channels.in) + " -> " + std::to_string(f.channels.out) +
+         to_string(f.call.space);
 }
 
 /// Kernels of 1 to 7 taps, strides and dilations of 1 to 3, padding from none to beyond the kernel,
 /// one to three axes of space of different sizes; now and then something is empty.
 inline ConvolutionFormula random_convolution(std::mt19937& random) {
-  const auto up_to = [&](std::size_t most) { return random() % (most + 1); };
-  const auto rarely = [&] { return random() % 16 == 0; };
+  const auto some = [&](std::size_t most) { return 1 + up_to(random, most - 1); };
+  const auto none_or_some = [&](std::size_t most) { return rarely(random) ? 0 : some(most); };
   ConvolutionFormula f;
-  f.channels = {1 + up_to(2), rarely() ? 0 : 1 + up_to(2), rarely() ? 0 : 1 + up_to(2)};
-  if (rarely()) f.channels = {1 + up_to(1), 1 + up_to(40), 1 + up_to(70)};  // some kept in blocks
-  f.call.images = rarely() ? 0 : 1 + up_to(1);
-  const std::size_t axes = 1 + up_to(2);
+  f.channels = {some(3), none_or_some(3), none_or_some(3)};
+  if (rarely(random)) f.channels = {some(2), some(41), some(71)};  // some kept in blocks
+  f.call.images = none_or_some(2);
+  const std::size_t axes = some(3);
   for (std::size_t axis = 3 - axes; axis < 3; ++axis) {
     SpatialAxis& a = f.call.space[axis];
-    a.kernel = 1 + up_to(axes == 3 ? 3 : 6);
-    a.stride = 1 + up_to(2);
-    a.dilation = 1 + up_to(2);
-    a.input = rarely() ? 0 : 1 + up_to(axes == 3 ? 5 : 9);
-    const std::size_t reach = (a.kernel - 1) * a.dilation + 1;
-    a.before = up_to(reach + 1);
-    const std::size_t padded = a.before + a.input + up_to(reach + 1);
-    a.output = padded < reach ? 0 : (padded - reach) / a.stride + 1;
-    if (rarely()) a.output = up_to(a.output);  // as on a rank with a part of the outputs
+    a = random_axis(random, axes == 3 ? 4 : 7, axes == 3 ? 6 : 10,
+                    [](std::size_t reach) { return reach + 1; });
     if (axes == 3) a.output = std::min<std::size_t>(a.output, 4);
   }
   return f;
@@ -138,33 +126,14 @@ inline ConvolutionFormula random_convolution(std::mt19937& random) {
 /// Runs every product of B's kernel in T; whether all results are exact.
 template <class B, class T>
 bool convolutions_are_exact(B& backend, const ConvolutionFormula& f, std::mt19937& random) {
-  using A = shardwise::accumulate_t<T>;
   using Numbers = ConvolutionFormula::Numbers;
-  const auto integers = [&](std::size_t size) {
-    Numbers numbers(size);
-    for (double& v : numbers) v = static_cast<double>(random() % 5) - 2;
-    return numbers;
+  const auto integers = [&](std::size_t size) { return backend_test::integers(random, size); };
+  const auto equal = [](const std::vector<T>& a, const Numbers& b) {
+    return same(a, rounded<T>(b));
   };
-  const auto typed = [](const Numbers& numbers) {
-    std::vector<T> result;
-    for (const double v : numbers) result.push_back(static_cast<T>(static_cast<A>(v)));
-    return result;
-  };
-  const auto equal = [&](const std::vector<T>& a, const Numbers& expected) {
-    const std::vector<T> b = typed(expected);
-    if (a.size() != b.size()) return false;
-    for (std::size_t k = 0; k < a.size(); ++k)
-      if (static_cast<A>(a[k]) != static_cast<A>(b[k])) return false;
-    return true;
-  };
-  // What a kernel fails to write shows.
-  const auto unwritten = [](std::size_t size) {
-    return std::vector<T>(size, static_cast<T>(static_cast<A>(-999)));
-  };
-
   const Numbers x = integers(f.x_size()), w = integers(f.w_size()), dy = integers(f.y_size());
   const Numbers b = integers(f.outputs()), old_dw = integers(w.size()), old_db = integers(b.size());
-  const auto x_t = typed(x), w_t = typed(w), dy_t = typed(dy), b_t = typed(b);
+  const auto x_t = rounded<T>(x), w_t = rounded<T>(w), dy_t = rounded<T>(dy), b_t = rounded<T>(b);
   typename B::template Convolution<T> kernel(backend, f.channels);
   bool exact = true;
 
@@ -176,7 +145,7 @@ bool convolutions_are_exact(B& backend, const ConvolutionFormula& f, std::mt1993
         if (with_bias) expected[k] += b[f.channel_of(k)];
         if (activation == Activation::relu && expected[k] < 0) expected[k] = 0;
       }
-      auto y = unwritten(f.y_size());
+      auto y = unwritten<T>(f.y_size());
       kernel.forward(f.call, x_t.data(), {w_t.data(), 1}, with_bias ? b_t.data() : nullptr,
                      activation, y.data());
       exact = exact && equal(y, expected);
@@ -191,25 +160,35 @@ bool convolutions_are_exact(B& backend, const ConvolutionFormula& f, std::mt1993
   const Numbers dw_of_x = f.weight_gradient(x, dy, Numbers(w.size()));
   const Numbers db_of_dy = f.bias_gradient(dy, Numbers(b.size()));
   for (const bool with_bias : {false, true}) {
-    auto dw = unwritten(w.size());
-    auto db = unwritten(b.size());
-    auto dx = unwritten(f.x_size());
+    auto dw = unwritten<T>(w.size());
+    auto db = unwritten<T>(b.size());
+    auto dx = unwritten<T>(f.x_size());
     kernel.backward(f.call, x_t.data(), dy_t.data(), {w_t.data(), 1}, Write::replace, dw.data(),
                     with_bias ? db.data() : nullptr, dx.data());
     exact = exact && equal(dx, dx_of_w) && equal(dw, dw_of_x);
     exact = exact && equal(db, with_bias ? db_of_dy : Numbers(b.size(), -999));
-    dw = typed(old_dw);
-    db = typed(old_db);
+    dw = rounded<T>(old_dw);
+    db = rounded<T>(old_db);
     kernel.backward(f.call, x_t.data(), dy_t.data(), {w_t.data(), 1}, Write::add, dw.data(),
                     with_bias ? db.data() : nullptr, nullptr);
     exact = exact && equal(dw, sum(dw_of_x, old_dw));
     exact = exact && equal(db, with_bias ? sum(db_of_dy, old_db) : old_db);
   }
-  auto dx = unwritten(f.x_size());
+  auto dx = unwritten<T>(f.x_size());
   kernel.backward(f.call, nullptr, dy_t.data(), {w_t.data(), 1}, Write::replace, nullptr, nullptr,
                   dx.data());
   exact = exact && equal(dx, dx_of_w);
   return exact;
+}
+
+/// Every product of `count` random convolutions with B's kernel in T is exact.
+template <class B, class T>
+void check_random_convolutions(int count) {
+  B backend;
+  check_random("convolutions", count, random_convolution,
+               [&](const ConvolutionFormula& f, std::mt19937& random) {
+                 return convolutions_are_exact<B, T>(backend, f, random);
+               });
 }
 
 }  // namespace backend_test

@@ -8,6 +8,7 @@
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "unit/backend/typed_numbers.hpp"
 
 namespace backend_test {
 
@@ -68,8 +69,9 @@ struct LinearProblem {
     std::vector<double> y(rows * out);
     for (std::size_t r = 0; r < rows; ++r) {
       for (std::size_t o = 0; o < out; ++o) {
-        double sum = with_bias ? number(bias[o]) : 0.0;
-        for (std::size_t i = 0; i < in; ++i) sum += number(x[r * in + i]) * number(w[o * in + i]);
+        double sum = with_bias ? number_of(bias[o]) : 0.0;
+        for (std::size_t i = 0; i < in; ++i)
+          sum += number_of(x[r * in + i]) * number_of(w[o * in + i]);
         y[r * out + o] = sum;
       }
     }
@@ -83,7 +85,7 @@ struct LinearProblem {
       for (std::size_t i = 0; i < in; ++i) {
         double sum = 0;
         for (std::size_t o = 0; o < out; ++o)
-          sum += number(dy[r * out + o]) * number(w[o * in + i]);
+          sum += number_of(dy[r * out + o]) * number_of(w[o * in + i]);
         dx[r * in + i] = sum;
       }
     }
@@ -95,9 +97,9 @@ struct LinearProblem {
     std::vector<double> result(out * in);
     for (std::size_t o = 0; o < out; ++o) {
       for (std::size_t i = 0; i < in; ++i) {
-        double sum = write == Write::add ? number(dw[o * in + i]) : 0.0;
+        double sum = write == Write::add ? number_of(dw[o * in + i]) : 0.0;
         for (std::size_t r = 0; r < rows; ++r)
-          sum += number(dy[r * out + o]) * number(x[r * in + i]);
+          sum += number_of(dy[r * out + o]) * number_of(x[r * in + i]);
         result[o * in + i] = sum;
       }
     }
@@ -108,14 +110,10 @@ struct LinearProblem {
   std::vector<double> bias_gradient(Write write) const {
     std::vector<double> result(out);
     for (std::size_t o = 0; o < out; ++o) {
-      result[o] = write == Write::add ? number(db[o]) : 0.0;
-      for (std::size_t r = 0; r < rows; ++r) result[o] += number(dy[r * out + o]);
+      result[o] = write == Write::add ? number_of(db[o]) : 0.0;
+      for (std::size_t r = 0; r < rows; ++r) result[o] += number_of(dy[r * out + o]);
     }
     return result;
-  }
-
-  static double number(T value) {
-    return static_cast<double>(static_cast<shardwise::accumulate_t<T>>(value));
   }
 
  private:
@@ -140,31 +138,6 @@ struct LinearProblem {
 inline double float_bound(std::size_t length) {
   const auto k = static_cast<double>(length);
   return 8 * 0x1p-23 * std::sqrt(k) * k / 3;
-}
-
-/// Exact sums as T holds them: rounded once, from the dtype in which T is summed.
-template <class T>
-std::vector<T> rounded(const std::vector<double>& exact) {
-  std::vector<T> result;
-  for (const double value : exact)
-    result.push_back(static_cast<T>(static_cast<shardwise::accumulate_t<T>>(value)));
-  return result;
-}
-
-/// Element-wise ==, by value: bf16 and fp16 compare as the floats they stand for.
-template <class T>
-bool same(const std::vector<T>& a, const std::vector<T>& b) {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (!(LinearProblem<T>::number(a[i]) == LinearProblem<T>::number(b[i]))) return false;
-  }
-  return true;
-}
-
-/// A number that no result of these tests has: what a kernel fails to write shows.
-template <class T>
-std::vector<T> unwritten(std::size_t n) {
-  return std::vector<T>(n, static_cast<T>(-999.0F));
 }
 
 /// Checks every product of B's kernel on integer-valued data with ==.

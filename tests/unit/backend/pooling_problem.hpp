@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "shardwise/backend/pooling.hpp"
-#include "shardwise/core/dtype.hpp"
+#include "unit/backend/spatial_problem.hpp"
+#include "unit/backend/typed_numbers.hpp"
 
 namespace backend_test {
 
 using shardwise::Divisor;
 using shardwise::PoolingCall;
-using shardwise::SpatialAxis;
 
 /// What pooling gives, in double, where sums of small integers are exact.
 struct PoolingFormula {
@@ -95,37 +95,20 @@ struct PoolingFormula {
 };
 
 inline std::string to_string(const PoolingFormula& f) {
-  std::string text =
-      std::to_string(f.call.images) + " images of " + std::to_string(f.call.channels) + " channels";
-  for (const SpatialAxis& a : f.call.space) {
-    text += "; " + std::to_string(a.input) + " -> " + std::to_string(a.output) + " by kernel " +
-            std::to_string(a.kernel) + ", stride " + std::to_string(a.stride) + ", dilation " +
-            std::to_string(a.dilation) + ", before " + std::to_string(a.before);
-  }
-  return text;
+  return std::to_string(f.call.images) + " images of " + std::to_string(f.call.channels) +
+         " channels" + to_string(f.call.space);
 }
 
 /// Windows of 1 to 7 taps, strides and dilations of 1 to 3, padding up to half of the window, one
 /// to three axes of space of different sizes; now and then something is empty.
 inline PoolingFormula random_pooling(std::mt19937& random) {
-  const auto up_to = [&](std::size_t most) { return random() % (most + 1); };
-  const auto rarely = [&] { return random() % 16 == 0; };
   PoolingFormula f;
-  f.call.images = rarely() ? 0 : 1 + up_to(1);
-  f.call.channels = rarely() ? 0 : 1 + up_to(2);
-  const std::size_t axes = 1 + up_to(2);
-  for (std::size_t axis = 3 - axes; axis < 3; ++axis) {
-    SpatialAxis& a = f.call.space[axis];
-    a.kernel = 1 + up_to(axes == 3 ? 3 : 6);
-    a.stride = 1 + up_to(2);
-    a.dilation = 1 + up_to(2);
-    a.input = rarely() ? 0 : 1 + up_to(axes == 3 ? 6 : 11);
-    const std::size_t reach = (a.kernel - 1) * a.dilation + 1;
-    a.before = up_to(reach / 2);
-    const std::size_t padded = a.before + a.input + up_to(reach / 2);
-    a.output = padded < reach ? 0 : (padded - reach) / a.stride + 1;
-    if (rarely()) a.output = up_to(a.output);  // as on a rank with a part of the outputs
-  }
+  f.call.images = rarely(random) ? 0 : 1 + up_to(random, 1);
+  f.call.channels = rarely(random) ? 0 : 1 + up_to(random, 2);
+  const std::size_t axes = 1 + up_to(random, 2);
+  for (std::size_t axis = 3 - axes; axis < 3; ++axis)
+    f.call.space[axis] = random_axis(random, axes == 3 ? 4 : 7, axes == 3 ? 7 : 12,
+                                     [](std::size_t reach) { return reach / 2; });
   return f;
 }
 
@@ -133,44 +116,28 @@ inline PoolingFormula random_pooling(std::mt19937& random) {
 /// largest of them: their divisors are no powers of two.
 template <class B, class T>
 bool pooling_is_right(B& backend, const PoolingFormula& f, std::mt19937& random, double bound) {
-  using A = shardwise::accumulate_t<T>;
   using Numbers = PoolingFormula::Numbers;
-  const auto integers = [&](std::size_t size) {
-    Numbers numbers(size);
-    for (double& v : numbers) v = static_cast<double>(random() % 5) - 2;
-    return numbers;
-  };
-  const auto typed = [](const Numbers& numbers) {
-    std::vector<T> result;
-    for (const double v : numbers) result.push_back(static_cast<T>(static_cast<A>(v)));
-    return result;
-  };
   const auto near = [](const std::vector<T>& a, const Numbers& b, double bound_here) {
     if (a.size() != b.size()) return false;
     double scale = 1;
     for (const double v : b) scale = std::isfinite(v) ? std::max(scale, std::abs(v)) : scale;
     for (std::size_t k = 0; k < a.size(); ++k) {
-      const auto ours = static_cast<double>(static_cast<A>(a[k]));
+      const double ours = number_of(a[k]);
       if (ours != b[k] && !(std::abs(ours - b[k]) <= bound_here * scale)) return false;
     }
     return true;
   };
-  // What a kernel fails to write shows.
-  const auto unwritten = [](std::size_t size) {
-    return std::vector<T>(size, static_cast<T>(static_cast<A>(-999)));
-  };
-
-  const Numbers x = integers(f.x_size()), dy = integers(f.y_size());
-  const auto x_t = typed(x), dy_t = typed(dy);
-  auto y = unwritten(f.y_size());
-  auto dx = unwritten(f.x_size());
+  const Numbers x = integers(random, f.x_size()), dy = integers(random, f.y_size());
+  const auto x_t = rounded<T>(x), dy_t = rounded<T>(dy);
+  auto y = unwritten<T>(f.y_size());
+  auto dx = unwritten<T>(f.x_size());
   bool right = true;
 
   typename B::template MaxPooling<T> maxima(backend);
   std::vector<unsigned char> record(maxima.record_bytes(f.call) + 1);  // never null
   maxima.forward(f.call, x_t.data(), y.data(), nullptr);
   right = right && near(y, f.maxima(x), 0);
-  y = unwritten(f.y_size());
+  y = unwritten<T>(f.y_size());
   maxima.forward(f.call, x_t.data(), y.data(), record.data());
   right = right && near(y, f.maxima(x), 0);
   maxima.backward(f.call, dy_t.data(), record.data(), dx.data());
@@ -178,8 +145,8 @@ bool pooling_is_right(B& backend, const PoolingFormula& f, std::mt19937& random,
 
   typename B::template AveragePooling<T> means(backend);
   for (const Divisor divisor : {Divisor::taps, Divisor::elements}) {
-    y = unwritten(f.y_size());
-    dx = unwritten(f.x_size());
+    y = unwritten<T>(f.y_size());
+    dx = unwritten<T>(f.x_size());
     means.forward(f.call, divisor, x_t.data(), y.data());
     right = right && near(y, f.means(divisor, x), bound);
     means.backward(f.call, divisor, dy_t.data(), dx.data());
@@ -216,6 +183,18 @@ bool maxima_of_long_windows_are_right(B& backend, std::size_t taps) {
   run({.input = 2, .output = 1, .kernel = taps, .dilation = 3, .before = 1}, {4, 5},
       -std::numeric_limits<float>::infinity(), {0, 0});
   return right;
+}
+
+/// Maxima of `count` random poolings with B's kernels in T are exact, means within `bound`. A mean
+/// is rounded after a sum of up to 343 integers, which is exact; of a gradient every one of up to
+/// 343 summands is. In two-byte dtypes results are rounded once more.
+template <class B, class T>
+void check_random_poolings(int count, double bound) {
+  B backend;
+  check_random("poolings", count, random_pooling,
+               [&](const PoolingFormula& f, std::mt19937& random) {
+                 return pooling_is_right<B, T>(backend, f, random, bound);
+               });
 }
 
 }  // namespace backend_test

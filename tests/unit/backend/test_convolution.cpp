@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "shardwise/backend/reference.hpp"
-#include "unit/backend/random_convolutions.hpp"
+#include "unit/backend/convolution_problem.hpp"
 
 using namespace shardwise;
 

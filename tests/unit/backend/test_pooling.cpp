@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
-#include "unit/backend/random_poolings.hpp"
+#include "unit/backend/pooling_problem.hpp"
 
 using namespace shardwise;
 

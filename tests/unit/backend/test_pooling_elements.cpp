@@ -9,7 +9,7 @@
 
 #include "shardwise/backend/detail/pooling_elements.hpp"
 #include "shardwise/backend/reference.hpp"
-#include "unit/backend/random_poolings.hpp"
+#include "unit/backend/pooling_problem.hpp"
 
 using namespace shardwise;
 

@@ -54,7 +54,7 @@ TEST_CASE_TEMPLATE("an activation is applied to the sum before it is rounded", T
     visit(activation, [&](auto f) {
       for (std::size_t i = 0; i < y.size(); ++i) {
         const auto expected = static_cast<T>(f.value(static_cast<accumulate_t<T>>(sums[i])));
-        CHECK(LinearProblem<T>::number(y[i]) == LinearProblem<T>::number(expected));
+        CHECK(backend_test::number_of(y[i]) == backend_test::number_of(expected));
       }
     });
   }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "shardwise/backend/onednn/onednn.hpp"
-#include "unit/backend/random_convolutions.hpp"
+#include "unit/backend/convolution_problem.hpp"
 
 using namespace shardwise;
 using backend_test::ConvolutionFormula;

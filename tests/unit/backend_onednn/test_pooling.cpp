@@ -4,7 +4,7 @@
 
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "support/onednn_dtypes.hpp"
-#include "unit/backend/random_poolings.hpp"
+#include "unit/backend/pooling_problem.hpp"
 
 using namespace shardwise;
 
