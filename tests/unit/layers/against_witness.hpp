@@ -7,8 +7,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,29 @@ struct AsMade {
     return elements(Data::reals, number, count);
   }
 };
+
+/// The same, with `offset` added to tensor `number`, and rounded to T.
+template <class T>
+struct RoundedTo {
+  std::uint64_t number = 0;
+  double offset = 0;
+
+  Whole operator()(std::uint64_t of, std::size_t count) const {
+    using A = shardwise::accumulate_t<T>;
+    Whole whole = AsMade{}(of, count);
+    for (double& value : whole)
+      value = static_cast<double>(
+          static_cast<A>(static_cast<T>(static_cast<A>(value + (of == number ? offset : 0)))));
+    return whole;
+  }
+};
+
+/// The distance of 1 from the next number of T.
+template <class T>
+constexpr double eps = std::is_same_v<T, shardwise::bf16> ? 0x1p-7
+                       : std::is_same_v<T, shardwise::fp16>
+                           ? 0x1p-10
+                           : std::numeric_limits<shardwise::accumulate_t<T>>::epsilon();
 
 /// A layer's y, dx, settled gradients ("dweight") and buffers on the tensors of a witness, or on
 /// what `made(number, count)` makes of them. What has buffers is evaluated too.
@@ -89,6 +114,46 @@ void check_agrees(const Observed& ours, const witness::Values& theirs, double bo
     CAPTURE(tensor.first);
     CHECK(difference(ours[tensor.first], tensor.second) <= bound);
   }
+}
+
+/// Each tensor of `exact` was observed, and they differ by at most `bound`, relative to the largest
+/// element or to 1.
+inline void check_near(const Observed& ours, const Observed& exact, double bound) {
+  for (const auto& tensor : exact.tensors) {
+    CAPTURE(tensor.first);
+    CHECK(Relative{}(ours[tensor.first], tensor.second) <= bound);
+  }
+}
+
+/// What a layer is held against: theirs, for tensors with these numbers, on so many ranks.
+struct AgainstWitness {
+  const witness::Values& theirs;
+  WitnessNumbers numbers;
+  std::vector<int> ranks;
+  double bound;
+};
+
+/// A layer in T agrees with a witness between each of the Ends Es.
+template <class T, class... Es, class Layer, class Made = AsMade, class Difference = Absolute>
+void check_between(const Layer& layer, const Shape& in, const AgainstWitness& against,
+                   Made made = {}, Difference difference = {}) {
+  const auto at = [&]<class E>(std::type_identity<E>) {
+    for (const int ranks : against.ranks) {
+      CAPTURE(against.theirs.path());
+      CAPTURE(ranks);
+      CAPTURE(shardwise::layout_name<typename E::offered>());
+      CAPTURE(shardwise::name(shardwise::dtype_v<T>));
+      check_agrees(run_on_witness<T, E>(layer, in, ranks, against.numbers, made), against.theirs,
+                   against.bound, difference);
+    }
+  };
+  (at(std::type_identity<Es>{}), ...);
+}
+
+/// The same with input and output in each of the layouts.
+template <class T, class... Layouts, class... More>
+void check_in(const More&... more) {
+  check_between<T, shardwise::Ends<Layouts, Layouts>...>(more...);
 }
 
 }  // namespace testing

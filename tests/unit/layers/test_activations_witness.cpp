@@ -17,6 +17,7 @@
 #include "unit/layers/against_witness.hpp"
 
 using namespace shardwise;
+using testing::AgainstWitness;
 
 namespace {
 
@@ -27,48 +28,25 @@ using Features = Sharded<Axis::feature>;
 const Shape images{{Axis::batch, 2}, {Axis::channel, 5}, {Axis::height, 3}, {Axis::width, 2}};
 const Shape rows{{Axis::batch, 4}, {Axis::feature, 7}};
 
+const std::vector<int> every_count{1, 2, 3, 4, 5, 6, 7, 8};
+
 /// A weight's gradient is a sum of up to 60 products of numbers below 1.
 template <class... Layouts, class L>
 void check_prelu(const L& layer, const Shape& shape, const std::string& name) {
   const witness::Values theirs("layers/parametric_relu/" + name);
-  const auto at = [&]<class In>(std::type_identity<In>) {
-    for (int ranks = 1; ranks <= 8; ++ranks) {
-      CAPTURE(name);
-      CAPTURE(ranks);
-      CAPTURE(layout_name<In>());
-      testing::check_agrees(
-          testing::run_on_witness<double, Ends<In, In>>(layer, shape, ranks, {90, 91, 92}), theirs,
-          1e-14);
-    }
-  };
-  (at(std::type_identity<Layouts>{}), ...);
+  testing::check_in<double, Layouts...>(layer, shape,
+                                        AgainstWitness{theirs, {90, 91, 92}, every_count, 1e-14});
 }
-
-/// Half a unit in the last place of 1.
-template <class T>
-constexpr double epsilon = std::is_same_v<T, double>  ? 0x1p-53
-                           : std::is_same_v<T, float> ? 0x1p-24
-                           : std::is_same_v<T, bf16>  ? 0x1p-8
-                                                      : 0x1p-11;
 
 /// `layer` in T on tensors that are rounded to T, against double on the same tensors, relative to
 /// the largest element.
 template <class T, class L>
-void check_rounds_once(const L& layer, const Shape& shape, double eps) {
-  const auto rounded = [](std::uint64_t number, std::size_t count) {
-    testing::Whole whole = testing::AsMade{}(number, count);
-    for (double& value : whole)
-      value = static_cast<double>(
-          static_cast<accumulate_t<T>>(static_cast<T>(static_cast<accumulate_t<T>>(value))));
-    return whole;
-  };
+void check_rounds_once(const L& layer, const Shape& shape, double bound) {
   using E = Ends<Invariant, Invariant>;
-  const auto exact = testing::run_on_witness<double, E>(layer, shape, 1, {90, 91, 92}, rounded);
-  const auto ours = testing::run_on_witness<T, E>(layer, shape, 1, {90, 91, 92}, rounded);
-  for (const auto& tensor : exact.tensors) {
-    CAPTURE(tensor.first);
-    CHECK(testing::Relative{}(ours[tensor.first], tensor.second) <= eps);
-  }
+  const testing::RoundedTo<T> rounded;
+  testing::check_near(testing::run_on_witness<T, E>(layer, shape, 1, {90, 91, 92}, rounded),
+                      testing::run_on_witness<double, E>(layer, shape, 1, {90, 91, 92}, rounded),
+                      bound);
 }
 
 }  // namespace
@@ -95,18 +73,8 @@ TEST_CASE("a softmax: values of PyTorch") {
     };
     const Shape shape{
         {Axis::batch, extents[0]}, {Axis::sequence, extents[1]}, {Axis::feature, extents[2]}};
-    const auto at = [&]<class In>(std::type_identity<In>) {
-      for (int ranks = 1; ranks <= 8; ++ranks) {
-        CAPTURE(c.path());
-        CAPTURE(ranks);
-        CAPTURE(layout_name<In>());
-        testing::check_agrees(testing::run_on_witness<double, Ends<In, In>>(Softmax{}, shape, ranks,
-                                                                            {90, 0, 91}, scaled),
-                              c.group("rows"), 1e-14);
-      }
-    };
-    at(std::type_identity<Features>{});
-    at(std::type_identity<Sharded<Axis::sequence>>{});
+    testing::check_in<double, Features, Sharded<Axis::sequence>>(
+        Softmax{}, shape, AgainstWitness{c.group("rows"), {90, 0, 91}, every_count, 1e-14}, scaled);
   }
   CHECK_THROWS_AS(Softmax{}.output_shape(images), shape_error);
 }
@@ -128,7 +96,7 @@ TEST_CASE_TEMPLATE("a softmax of infinities and NaN: values of PyTorch", T, floa
         CAPTURE(tensor);
         CAPTURE(i);
         CAPTURE(ours[tensor][i]);
-        CHECK(testing::is_as_expected(ours[tensor][i], far[tensor][i], 4 * epsilon<T>));
+        CHECK(testing::is_as_expected(ours[tensor][i], far[tensor][i], 2 * testing::eps<T>));
       }
     }
   };

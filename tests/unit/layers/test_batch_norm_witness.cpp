@@ -12,7 +12,6 @@
 
 using namespace shardwise;
 using testing::Observed;
-using testing::Whole;
 using witness::Values;
 
 namespace {
@@ -29,14 +28,9 @@ Shape shape_of(const Values& c) {
 template <class T, class L, Affine A>
 Observed run(const Values& c, int ranks) {
   const Shape shape = shape_of(c);
-  const auto made = [&](std::uint64_t number, std::size_t count) {
-    Whole whole = testing::AsMade{}(number, count);
-    if (number == 92)
-      for (double& value : whole) value += c.number("offset");
-    return whole;
-  };
   return testing::run_on_witness<T, Ends<L, L>>(BatchNorm<dynamic, A>(shape[1].extent()), shape,
-                                                ranks, {92, 93, 95}, made);
+                                                ranks, {92, 93, 95},
+                                                testing::RoundedTo<double>{92, c.number("offset")});
 }
 
 /// The deviation of x is more than 1/2, so that r, the mean in deviations, is at most 2 offset. In

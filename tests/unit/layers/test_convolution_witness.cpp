@@ -26,11 +26,8 @@ using OverBatch = Ends<Sharded<Axis::batch>, Sharded<Axis::batch>>;
 template <class E = Everywhere, class Layer>
 void check(const Layer& layer, const Shape& in, const std::string& name) {
   const witness::Values theirs("layers/convolutions/" + name);
-  for (const int ranks : testing::rank_counts({1, 3})) {
-    CAPTURE(ranks);
-    testing::check_agrees(testing::run_on_witness<double, E>(layer, in, ranks, {80, 81, 83}),
-                          theirs, 0);
-  }
+  testing::check_between<double, E>(
+      layer, in, testing::AgainstWitness{theirs, {80, 81, 83}, testing::rank_counts({1, 3}), 0});
 }
 
 /// Multiples of 1/64, which bf16 has exactly.
@@ -48,12 +45,10 @@ constexpr double bound = std::is_same_v<T, bf16> ? 0x1p-7 : 0;
 template <class T = double, class E = Everywhere, class Layer>
 void check_transposed(const Layer& layer, const Shape& in, const std::string& name) {
   const witness::Values theirs("layers/transposed_convolutions/" + name);
-  for (const int ranks : testing::rank_counts({1, 3})) {
-    CAPTURE(ranks);
-    CAPTURE(shardwise::name(dtype_v<T>));
-    testing::check_agrees(testing::run_on_witness<T, E>(layer, in, ranks, {80, 81, 83}, coarse),
-                          theirs, bound<T>, testing::Relative{});
-  }
+  testing::check_between<T, E>(
+      layer, in,
+      testing::AgainstWitness{theirs, {80, 81, 83}, testing::rank_counts({1, 3}), bound<T>}, coarse,
+      testing::Relative{});
 }
 
 /// What rules give for the fans of a layer, beside what PyTorch gives.

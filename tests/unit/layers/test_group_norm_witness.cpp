@@ -4,25 +4,16 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <limits>
 #include <string>
-#include <type_traits>
 
 #include "shardwise/layers/detail/convolution_checks.hpp"
 #include "shardwise/layers/group_norm.hpp"
 #include "unit/layers/against_witness.hpp"
 
 using namespace shardwise;
-using testing::Observed;
-using testing::Whole;
 using witness::Values;
 
 namespace {
-
-template <class T>
-constexpr double eps = std::is_same_v<T, bf16>   ? 0x1p-7
-                       : std::is_same_v<T, fp16> ? 0x1p-10
-                                                 : std::numeric_limits<accumulate_t<T>>::epsilon();
 
 /// Images as those of a case: the channels of a group are a unit.
 Shape shape_of(const Values& c, std::size_t groups) {
@@ -34,45 +25,26 @@ Shape shape_of(const Values& c, std::size_t groups) {
   return shape;
 }
 
-/// `layer` on a case's tensors, rounded to R, in the dtype T, in the layout L.
-template <class T, class R, class L, class Layer>
-Observed run_on(const Layer& layer, const Values& c, std::size_t groups, int ranks) {
-  const auto rounded = [&](std::uint64_t number, std::size_t count) {
-    Whole whole = testing::AsMade{}(number, count);
-    const double offset = number == 92 ? c.number("offset") : 0;
-    for (double& value : whole)
-      value = static_cast<double>(static_cast<R>(static_cast<accumulate_t<R>>(value + offset)));
-    return whole;
-  };
-  return testing::run_on_witness<T, Ends<L, L>>(layer, shape_of(c, groups), ranks, {92, 93, 95},
-                                                rounded);
-}
+constexpr testing::WitnessNumbers numbers{92, 93, 95};
 
 /// As of LayerNorm: rounding x and its mean moves x - mean by eps |x|.
 template <class T>
 double bound(const Values& c) {
-  return 16 * eps<T> * (1 + 2 * c.number("offset"));
+  return 16 * testing::eps<T> * (1 + 2 * c.number("offset"));
 }
 
 template <class Layer>
 void check_in_layouts(const Layer& layer, const Values& c, std::size_t groups,
                       const std::string& form) {
-  const auto in = [&]<class L>(std::type_identity<L>) {
-    if (!shape_of(c, groups).has(Axis::height) && std::same_as<L, Sharded<Axis::height>>) return;
-    for (const int ranks : {1, 2, 3, 8}) {
-      CAPTURE(c.path());
-      CAPTURE(form);
-      CAPTURE(ranks);
-      CAPTURE(layout_name<L>());
-      testing::check_agrees(run_on<double, double, L>(layer, c, groups, ranks), c.group(form),
-                            bound<double>(c), testing::Relative{});
-    }
-  };
-  in(std::type_identity<Invariant>{});
-  in(std::type_identity<Sharded<Axis::batch>>{});
-  in(std::type_identity<Sharded<Axis::channel>>{});
-  in(std::type_identity<Sharded<Axis::height>>{});
-  in(std::type_identity<Sharded<Axis::width>>{});
+  const Shape shape = shape_of(c, groups);
+  const Values of_form = c.group(form);
+  const testing::AgainstWitness against{of_form, numbers, {1, 2, 3, 8}, bound<double>(c)};
+  const testing::RoundedTo<double> made{numbers.x, c.number("offset")};
+  testing::check_in<double, Invariant, Sharded<Axis::batch>, Sharded<Axis::channel>,
+                    Sharded<Axis::width>>(layer, shape, against, made, testing::Relative{});
+  if (shape.has(Axis::height))
+    testing::check_in<double, Sharded<Axis::height>>(layer, shape, against, made,
+                                                     testing::Relative{});
 }
 
 /// Both forms of the case `name`.
@@ -111,13 +83,11 @@ TEST_CASE("a group for each channel: values of PyTorch") {
 TEST_CASE_TEMPLATE("each dtype rounds once", T, float, bf16, fp16) {
   const Values c("layers/group_norm/group/images");
   const GroupNorm<2, 8> layer;
-  const auto exact = run_on<double, T, Invariant>(layer, c, 2, 1);
-  const auto ours = run_on<T, T, Invariant>(layer, c, 2, 1);
-  for (const auto& tensor : exact.tensors) {
-    CAPTURE(tensor.first);
-    CHECK(testing::Relative{}(ours[tensor.first], tensor.second) <=
-          eps<T> / 2 + bound<accumulate_t<T>>(c));
-  }
+  using E = Ends<Invariant, Invariant>;
+  const testing::RoundedTo<T> made{numbers.x, c.number("offset")};
+  testing::check_near(testing::run_on_witness<T, E>(layer, shape_of(c, 2), 1, numbers, made),
+                      testing::run_on_witness<double, E>(layer, shape_of(c, 2), 1, numbers, made),
+                      testing::eps<T> / 2 + bound<accumulate_t<T>>(c));
 }
 
 TEST_CASE("what has no whole groups is refused") {

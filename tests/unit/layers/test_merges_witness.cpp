@@ -27,17 +27,8 @@ const Shape pictures{{Axis::batch, 2}, {Axis::channel, 5}, {Axis::height, 5}, {A
 template <class L, class... Layouts>
 void check(const Shape& shape, const std::string& group) {
   const witness::Values theirs("layers/" + group);
-  const auto at = [&]<class Stream>(std::type_identity<Stream>) {
-    for (const int ranks : {1, 2, 3, 8}) {
-      CAPTURE(group);
-      CAPTURE(ranks);
-      CAPTURE(layout_name<Stream>());
-      testing::check_agrees(
-          testing::run_on_witness<double, Ends<Stream, Stream>>(L{}, shape, ranks, {90, 0, 91}),
-          theirs, 1e-14);
-    }
-  };
-  (at(std::type_identity<Layouts>{}), ...);
+  testing::check_in<double, Layouts...>(
+      L{}, shape, testing::AgainstWitness{theirs, {90, 0, 91}, {1, 2, 3, 8}, 1e-14});
 }
 
 template <class L>

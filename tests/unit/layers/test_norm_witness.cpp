@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -22,26 +21,14 @@ namespace {
 
 using Features = Sharded<Axis::feature>;
 
-template <class T>
-constexpr double eps = std::is_same_v<T, bf16>   ? 0x1p-7
-                       : std::is_same_v<T, fp16> ? 0x1p-10
-                                                 : std::numeric_limits<accumulate_t<T>>::epsilon();
-
 /// A layer on a witness's tensors, rounded to R, in the dtype T; x and y are laid out as L.
 template <class T, class R, class L, class C, class Norm>
 Observed run_on(const Values& c, int ranks) {
   const auto& extents = c.shape("both/y");
-  const auto rounded = [&](std::uint64_t number, std::size_t count) {
-    Whole whole = testing::AsMade{}(number, count);
-    const double offset = number == 15 ? c.number("offset") : 0;
-    for (double& value : whole)
-      value = static_cast<double>(static_cast<R>(static_cast<accumulate_t<R>>(value + offset)));
-    return whole;
-  };
   return testing::run_on_witness<T, Ends<L, L>, C>(
       Norm(extents[2], Epsilon{c.number("epsilon")}),
       {{Axis::batch, extents[0]}, {Axis::sequence, extents[1]}, {Axis::feature, extents[2]}}, ranks,
-      {15, 16, 18}, rounded);
+      {15, 16, 18}, testing::RoundedTo<R>{15, c.number("offset")});
 }
 
 /// The deviation of x is more than 1/2. Rounding x and its mean moves x - mean by eps |x|, in units
@@ -49,7 +36,7 @@ Observed run_on(const Values& c, int ranks) {
 /// feature all of LayerNorm cancels, so differences are relative to 1 at least.
 template <class T>
 double bound(const Values& c) {
-  return 16 * eps<T> * (1 + 2 * c.number("offset"));
+  return 16 * testing::eps<T> * (1 + 2 * c.number("offset"));
 }
 
 template <class L, class C, class Norm>
@@ -78,13 +65,9 @@ void check_dtype(const std::string& kind) {
   for (const Values& c : Values("layers/norms/" + kind).groups()) {
     if (c.number("offset") > 0 && sizeof(T) == 2) continue;  // no deviation at 10000
     CAPTURE(c.path());
-    const auto exact = run_on<double, T, Invariant, SingleRank, Norm>(c, 1);
-    const auto ours = run_on<T, T, Invariant, SingleRank, Norm>(c, 1);
-    for (const auto& tensor : exact.tensors) {
-      CAPTURE(tensor.first);
-      CHECK(testing::Relative{}(ours[tensor.first], tensor.second) <=
-            eps<T> / 2 + bound<accumulate_t<T>>(c));
-    }
+    testing::check_near(run_on<T, T, Invariant, SingleRank, Norm>(c, 1),
+                        run_on<double, T, Invariant, SingleRank, Norm>(c, 1),
+                        testing::eps<T> / 2 + bound<accumulate_t<T>>(c));
   }
 }
 

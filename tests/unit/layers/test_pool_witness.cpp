@@ -36,13 +36,8 @@ Whole made(std::uint64_t number, std::size_t count) {
 template <class L, Axis A, Layout Wanted = Sharded<A>, class T = double>
 void check(const Shape& shape, const std::string& name, double bound = 1e-14) {
   const witness::Values theirs("layers/pooling/" + name);
-  for (const int ranks : {1, 3}) {
-    CAPTURE(name);
-    CAPTURE(ranks);
-    testing::check_agrees(
-        testing::run_on_witness<T, Ends<Sharded<A>, Wanted>>(L{}, shape, ranks, {90, 0, 91}, made),
-        theirs, bound);
-  }
+  testing::check_between<T, Ends<Sharded<A>, Wanted>>(
+      L{}, shape, testing::AgainstWitness{theirs, {90, 0, 91}, {1, 3}, bound}, made);
 }
 
 constexpr PoolOptions two{.stride = {2, 1}, .padding = {1, 1}};
