@@ -116,13 +116,7 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
   /// The products with the rank's part of the weight.
   template <class Frame>
   auto make_state(Frame& frame) const {
-    using T = typename Frame::dtype;
-    using B = typename Frame::backend_type;
-    static_assert(ConvolutionBackend<B, T>,
-                  "the backend has no convolutions in this dtype; see its table");
-    const Shape held = frame.template parameter_shape<0>();
-    return typename B::template Convolution<T>(frame.backend(),
-                                               channels_here(held[0].extent(), held[1].extent()));
+    return this->template products<split::output>(frame, out_channels());
   }
 
   template <class Frame, class X, class Y>
@@ -147,17 +141,6 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
   constexpr void check_input(const Shape& x) const {
     const detail::ConvolutionChecks checks = this->check_images(x);
     for (std::size_t i = 0; i < axes; ++i) checks.check_window(x, i, Form.windows[i]);
-  }
-
-  /// The channels of the rank's part of a weight with `outputs` output channels and `inputs` input
-  /// channels for each output: some groups, or some outputs of a single group.
-  constexpr ConvolutionChannels channels_here(std::size_t outputs, std::size_t inputs) const {
-    if constexpr (std::same_as<S, split::output>) {
-      return {1, inputs, outputs};
-    } else {
-      const std::size_t of_group = out_channels() / Form.groups;
-      return {outputs / of_group, inputs, of_group};
-    }
   }
 };
 

@@ -167,13 +167,7 @@ class ConvolutionTranspose : public detail::TransposedLayouts<S, Form>,
   /// The products of the convolution from y to x with the rank's part of the weight.
   template <class Frame>
   auto make_state(Frame& frame) const {
-    using T = typename Frame::dtype;
-    using B = typename Frame::backend_type;
-    static_assert(ConvolutionBackend<B, T>,
-                  "the backend has no convolutions in this dtype; see its table");
-    const Shape held = frame.template parameter_shape<0>();
-    return typename B::template Convolution<T>(frame.backend(),
-                                               channels_here(held[0].extent(), held[1].extent()));
+    return this->template products<split::input>(frame, in_channels());
   }
 
   template <class Frame, class X, class Y>
@@ -217,17 +211,6 @@ class ConvolutionTranspose : public detail::TransposedLayouts<S, Form>,
     throw shape_error({"the input is a tensor ", x, ", of whose ", name(x[2 + i].axis),
                        " a transposed convolution with ", windows[i].before + windows[i].after,
                        " of padding leaves nothing: take a larger image or less padding"});
-  }
-
-  /// The channels of the convolution from y to x, for the rank's part of a weight with `inputs`
-  /// input channels and `outputs` output channels for each.
-  constexpr ConvolutionChannels channels_here(std::size_t inputs, std::size_t outputs) const {
-    if constexpr (std::same_as<S, split::input>) {
-      return {1, outputs, inputs};
-    } else {
-      const std::size_t of_group = in_channels() / Form.groups;
-      return {inputs / of_group, outputs, of_group};
-    }
   }
 };
 

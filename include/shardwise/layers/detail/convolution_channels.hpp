@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 
+#include "shardwise/backend/convolution.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/convolution_split.hpp"
 #include "shardwise/layers/detail/convolution_checks.hpp"
@@ -59,6 +60,24 @@ class SplitChannels : public Sized<In, Out> {
     } else {
       return {axis, out_channels() / Form.grain, Form.grain};
     }
+  }
+
+  /// The backend's products with the rank's part of a weight, whose outermost axis is that of
+  /// `outer` channels over all ranks, which OuterSplit cuts. The part has some whole groups
+  /// of them, or some channels of a single group.
+  template <class OuterSplit, class Frame>
+  auto products(Frame& frame, std::size_t outer) const {
+    using T = typename Frame::dtype;
+    using B = typename Frame::backend_type;
+    static_assert(ConvolutionBackend<B, T>,
+                  "the backend has no convolutions in this dtype; see its table");
+    const Shape held = frame.template parameter_shape<0>();
+    const std::size_t here = held[0].extent(), inner = held[1].extent();
+    const std::size_t of_group = outer / Form.groups;
+    const bool cuts_a_group = std::same_as<S, OuterSplit>;
+    return typename B::template Convolution<T>(
+        frame.backend(), cuts_a_group ? ConvolutionChannels{1, inner, here}
+                                      : ConvolutionChannels{here / of_group, inner, of_group});
   }
 };
 
