@@ -284,9 +284,14 @@ TEST_CASE("ranks that do not save the same") {
     try {
       save_weights(path, model, {.metadata = {{"rank", std::to_string(ranks.rank())}}});
     } catch (const argument_error& e) {
-      check_mentions(e.what(), {"do not save the same"});
+      check_mentions(e.what(), {"rank 1 saves model.safetensors with other"});
       ++refused;
     }
+    // Rank 2 has left out a save, so its next one is of another file.
+    const auto text = message_of<argument_error>([&] {
+      save_weights(folder.path() / (ranks.rank() == 2 ? "b.safetensors" : "a.safetensors"), model);
+    });
+    check_mentions(text, {"rank 0 saves a.safetensors, rank 2 saves b.safetensors"});
     CHECK_THROWS_AS(save_weights(folder.path() / "model.bin", model), argument_error);
     CHECK_THROWS_AS(save_weights(folder.path() / ".safetensors", model), argument_error);
     CHECK_THROWS_AS(save_weights(path, model, {.names = {{"1.weight", "x"}}}), argument_error);

@@ -171,10 +171,10 @@ TensorFiles open_checkpoint(const std::filesystem::path& path, R& ranks) {
   std::optional<TensorFiles> files;
   detail::on_all_ranks(ranks, [&] { files.emplace(path); });
   if (!detail::same_on_all_ranks(ranks, files->fingerprint())) {
-    throw data_error(
-        {files->name(),
-         ": the ranks do not see the same file; it was changed while it was opened, or "
-         "their file systems differ"});
+    const int other = detail::first_unlike_rank_0(ranks, files->fingerprint());
+    throw data_error({files->name(), ": rank 0 and rank ", other,
+                      " do not see the same file; it was changed while it was opened, their file "
+                      "systems differ, or they were given different names"});
   }
   return std::move(*files);
 }

@@ -200,15 +200,33 @@ class Saving {
   std::filesystem::path unpublished_while_;
 };
 
-/// A hash of all headers, and of the rows of all parts.
-inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files,
+/// A hash of the checkpoint's name without its folder, of all headers, and of the rows of all
+/// parts.
+inline std::uint64_t fingerprint_of(const std::filesystem::path& path,
+                                    const std::vector<NewFile>& files,
                                     const std::vector<TensorPart>& parts) {
-  std::uint64_t value = 0;
+  std::uint64_t value = fingerprint(path.filename().string(), 0);
   for (const NewFile& file : files) value = fingerprint(file.first_bytes, value);
   for (const TensorPart& part : parts) {
     value = fingerprint(part.file.name + ' ' + std::to_string(part.file.first_row), value);
   }
   return value;
+}
+
+/// Throws argument_error on all ranks if their fingerprints differ, and names two that do not save
+/// the same. A collective.
+template <AgreeingRanks R>
+void require_same_save(const std::filesystem::path& path, R& ranks, std::uint64_t fingerprint) {
+  if (same_on_all_ranks(ranks, fingerprint)) return;
+  const int other = first_unlike_rank_0(ranks, fingerprint);
+  const std::string name = path.filename().string();
+  const std::string of_rank_0 = broadcast_text(ranks, name, 0);
+  const std::string of_other = broadcast_text(ranks, name, other);
+  throw argument_error({"checkpoint ", path.string(),
+                        ": the ranks do not save the same: rank 0 saves ", of_rank_0, ", rank ",
+                        other, " saves ", of_other,
+                        of_other == of_rank_0 ? " with other tensors or metadata" : "",
+                        "; let all ranks make the same calls with equal arguments"});
 }
 
 /// Those of a model, or of other ranks, which hold unlike parts of split tensors.
@@ -242,11 +260,7 @@ void save_parts(const std::filesystem::path& path, R& ranks,
   const std::vector<TensorPart> parts = detail::joined(of_model, options.own);
   std::vector<detail::NewFile> files;
   detail::on_all_ranks(ranks, [&] { files = detail::plan_save(path, parts, options); });
-  if (!detail::same_on_all_ranks(ranks, detail::fingerprint_of(files, parts))) {
-    throw argument_error({"checkpoint ", path.string(),
-                          ": the ranks do not save the same tensors with the same metadata; give "
-                          "each of them equal arguments"});
-  }
+  detail::require_same_save(path, ranks, detail::fingerprint_of(path, files, parts));
   detail::Saving saving(path, std::move(files));
   const bool leads = ranks.rank() == 0;
   std::uint8_t generation = 0;

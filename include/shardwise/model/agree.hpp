@@ -63,6 +63,17 @@ bool same_on_all_ranks(R& ranks, std::uint64_t value) {
   return least[0] == ~least[1];
 }
 
+/// The first rank whose value is not that of rank 0, for values that differ. A collective.
+template <AgreeingRanks R>
+int first_unlike_rank_0(R& ranks, std::uint64_t value) {
+  const auto mine = static_cast<std::int64_t>(value);
+  std::int64_t of_rank_0 = mine;
+  ranks.broadcast(std::span(&of_rank_0, 1), 0);
+  std::int32_t first = mine == of_rank_0 ? ranks.size() : ranks.rank();
+  ranks.all_reduce(std::span<const std::int32_t>(&first, 1), std::span(&first, 1), Reduction::min);
+  return first;
+}
+
 }  // namespace detail
 
 }  // namespace shardwise
