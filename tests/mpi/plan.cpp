@@ -405,13 +405,15 @@ TEST_CASE("a pipeline of processes trains as one of threads, on 2 stages of 2 ra
   for (std::size_t i = 0; i < here.size(); ++i) CHECK(std::abs(here[i] - there[i]) < 1e-13);
 }
 
-TEST_CASE("stages whose parameters are gathered ahead have the bits of those that wait for them") {
+TEST_CASE("stages that gather and sum beside their layers have the bits of those that wait") {
   if (testing::World::get().lacks(4)) return;
   MeshRanks<MpiCommunicator> ranks(MpiCommunicator(MPI_COMM_WORLD), {.pipeline = 2, .data = 2});
   Reference backend;
-  const auto steps = [&](bool gathers_ahead) {
+  const auto steps = [&](bool beside_layers) {
     return testing::pipeline_steps(backend, ranks, zero_bubble_h1(2, 3),
-                                   {.keep = Keep::all_over_data, .gathers_ahead = gathers_ahead});
+                                   {.keep = Keep::all_over_data,
+                                    .gathers_ahead = beside_layers,
+                                    .sums_in_backward = beside_layers});
   };
   CHECK(steps(true) == steps(false));
 }
@@ -420,9 +422,11 @@ TEST_CASE("stages that sum gradients in backward have the bits of those that sum
   if (testing::World::get().lacks(4)) return;
   MeshRanks<MpiCommunicator> ranks(MpiCommunicator(MPI_COMM_WORLD), {.pipeline = 2, .data = 2});
   Reference backend;
-  const auto steps = [&](bool sums_in_backward) {
+  const auto steps = [&](Keep keep, bool sums_in_backward) {
     return testing::pipeline_steps<testing::in_four_stages, 2>(
-        backend, ranks, interleaved_one_f_one_b(2, 4, 2), {.sums_in_backward = sums_in_backward});
+        backend, ranks, interleaved_one_f_one_b(2, 4, 2),
+        {.keep = keep, .sums_in_backward = sums_in_backward});
   };
-  CHECK(steps(true) == steps(false));
+  for (const Keep keep : {Keep::whole, Keep::gradients_over_data})
+    CHECK(steps(keep, true) == steps(keep, false));
 }
