@@ -1,5 +1,6 @@
 // A GPT-2 over all axes of a mesh at once has the losses and parameters of one rank: tensor, data,
-// context and pipeline, with its first and last layer sharing a table, and with shares of moments.
+// context and pipeline, with its first and last layer sharing a table, and with shares of moments;
+// and so has a BERT that is cut between its blocks.
 
 #include <doctest/doctest.h>
 
@@ -9,10 +10,12 @@
 #include <deque>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "ranks/model_mesh.hpp"
+#include "shardwise/models/bert.hpp"
 #include "shardwise/models/gpt2.hpp"
 #include "shardwise/models/plan.hpp"
 #include "shardwise/pipeline/evaluate.hpp"
@@ -99,7 +102,7 @@ void collect(M& model, Result& result) {
                 [](const auto& one) { return one.first.ends_with(".0.1.1.bias"); });
 }
 
-Result on_one_rank(std::span<const Segment> segments) {
+Result gpt_on_one_rank(std::span<const Segment> segments) {
   Result result;
   run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     Model<decltype(gpt()), Ctx, E> model(gpt(), ranks, Seed{5}, text(dynamic));
@@ -156,7 +159,7 @@ TEST_CASE("a GPT-2 over tensor, data, context and pipeline is that of one rank")
   for (const bool is_packed : {false, true}) {
     CAPTURE(is_packed);
     const Packed segments = is_packed ? documents : Packed{};
-    const Result one = on_one_rank(is_packed ? all_documents : std::vector<Segment>{});
+    const Result one = gpt_on_one_rank(is_packed ? all_documents : std::vector<Segment>{});
     for (const mesh& sizes : {mesh{.pipeline = 2, .data = 2, .context = 2, .tensor = 2},
                               mesh{.pipeline = 2, .context = 3, .tensor = 2}}) {
       CAPTURE(to_string(sizes));
@@ -171,7 +174,7 @@ TEST_CASE("a GPT-2 over tensor, data, context and pipeline is that of one rank")
 }
 
 TEST_CASE("packed documents are those of one rank with two stages on each rank") {
-  const Result one = on_one_rank(all_documents);
+  const Result one = gpt_on_one_rank(all_documents);
   run_mesh({.pipeline = 2, .data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     on_pipeline_stage<Ctx, in_four, E, 2>(gpt(), ranks, Seed{5}, text(1), [&](auto& chunks) {
       PipelineOptimizer optimizer(chunks, rule);
@@ -263,4 +266,71 @@ TEST_CASE("segments behind a class token end the step on all stages, and without
                "changes the number of tokens, such as a ClassToken, take no segments; leave them "
                "out"));
   CHECK(contains(errors[0], "rank 1"));
+}
+
+namespace {
+
+using OfBert = BertEnds<TensorPlan>;
+using Types = SamplesOverMesh<TensorPlan::stream>;
+constexpr std::array between_blocks{CutPlace{5, 1}};
+
+auto bert_of_two() {
+  return bert<TensorPlan, BertForm{.dropped = 1, .of = 10}, 2>({.vocabulary = vocabulary,
+                                                                .positions = 7,
+                                                                .types = 2,
+                                                                .features = 12,
+                                                                .hidden = 10,
+                                                                .heads = 6,
+                                                                .layers = 2});
+}
+
+/// The losses of a BERT in steps of batches of these sizes, each by step(inputs, labels).
+template <class Step>
+std::vector<double> losses_of_bert(const std::vector<std::size_t>& sizes, const MeshPlace& place,
+                                   Step step) {
+  std::deque<Tensor<std::int32_t, Ids>> ids;
+  std::deque<Tensor<std::int32_t, Types>> types;
+  std::deque<Tensor<std::int32_t, Invariant>> next;
+  std::vector<std::tuple<View<const std::int32_t, Ids>, View<const std::int32_t, Types>>> x;
+  std::vector<View<const std::int32_t, Invariant>> targets;
+  std::size_t first = 0;
+  for (const std::size_t size : sizes) {
+    ids.push_back(tokens<Ids>(first, size, 0, place));
+    types.push_back(filled<std::int32_t, Types>(
+        text(size), place, [](std::size_t i) { return static_cast<std::int32_t>(i % 5 > 2); }));
+    next.push_back(labels(first, size, place));
+    x.emplace_back(std::as_const(ids.back()).view(), std::as_const(types.back()).view());
+    targets.push_back(std::as_const(next.back()).view());
+    first += size;
+  }
+  std::vector<double> losses;
+  for (int i = 0; i < steps; ++i) losses.push_back(step(x, targets));
+  return losses;
+}
+
+}  // namespace
+
+TEST_CASE("a BERT that is cut between its blocks is that of one rank") {
+  std::vector<double> one;
+  run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    Model<decltype(bert_of_two()), Ctx, OfBert> model(bert_of_two(), ranks, Seed{5},
+                                                      {text(dynamic), text(dynamic)});
+    Optimizer optimizer(model, rule);
+    one = losses_of_bert({samples}, ranks.place(), [&](const auto& x, const auto& targets) {
+      return train_step(model, x[0], targets[0], loss, optimizer, {}, all_documents);
+    });
+  });
+  CHECK(one.back() < one.front());
+  run_mesh({.pipeline = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_pipeline_stage<Ctx, between_blocks, OfBert>(
+        bert_of_two(), ranks, Seed{5}, {text(1), text(1)}, [&](auto& stage) {
+          Optimizer optimizer(stage.model(), rule);
+          const auto step = [&](const auto& x, const auto& targets) {
+            return train_pipeline_step(stage, one_f_one_b(2, 4), x, targets, loss, optimizer, {},
+                                       documents);
+          };
+          CHECK(largest_difference(losses_of_bert(sizes_of_batches, stage.place(), step), one) <
+                1e-12);
+        });
+  });
 }

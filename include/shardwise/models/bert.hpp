@@ -87,9 +87,11 @@ auto bert_block(const BertConfig& config) {
 /// Each token sees all tokens of its segment, and none sees padding: tokens in no `Segment`. All
 /// ranks compute `dense` for the tokens of their stream, which sends nothing.
 ///
-/// throws   argument_error if `heads` does not divide `features`
+/// `Blocks` is the number of blocks if the type is to have it, as stages of a pipeline need; the
+/// blocks are part 5.
+/// throws   argument_error if `heads` does not divide `features`, or `layers` is not `Blocks`
 /// source   Devlin et al. 2019, sections 3 and A.2
-template <class Plan = TensorPlan, BertForm Form = BertForm{}>
+template <class Plan = TensorPlan, BertForm Form = BertForm{}, std::size_t Blocks = dynamic>
 auto bert(const BertConfig& config) {
   using Words = Owns<detail::BertTable, Embedding<dynamic, dynamic, typename Plan::first>>;
   using Types = Embedding<dynamic, dynamic, split::none>;
@@ -101,14 +103,16 @@ auto bert(const BertConfig& config) {
   const Sequential words(Words(config.vocabulary, wide),
                          PositionEmbedding<dynamic, dynamic>(config.positions, wide),
                          To<typename Plan::stream>{});
-  const Sequential encoder(norm, Dropout<Form.dropped, Form.of>{},
-                           Repeat(config.layers, detail::bert_block<Plan, Form>(config)));
+  using Dropped = Dropout<Form.dropped, Form.of>;
+  using Encoder = Repeat<Blocks, decltype(detail::bert_block<Plan, Form>(config))>;
   const Sequential head(Dense(wide, wide), Gelu{}, norm,
                         Borrows<detail::BertTable, Logits>(Logits(wide, config.vocabulary)),
                         Bias<dynamic>(config.vocabulary));
   // Types are first, so that ids that are in no table are found before anything is sent.
-  return Graph<2, At<Types, 1>, At<decltype(words), 0>, At<Sum, 3, 2>, At<decltype(encoder), 4>,
-               At<decltype(head), 5>>(Types(config.types, wide), words, Sum{}, encoder, head);
+  return Graph<2, At<Types, 1>, At<decltype(words), 0>, At<Sum, 3, 2>, At<LayerNorm<dynamic>, 4>,
+               At<Dropped, 5>, At<Encoder, 6>, At<decltype(head), 7>>(
+      Types(config.types, wide), words, Sum{}, norm, Dropped{},
+      Encoder(config.layers, detail::bert_block<Plan, Form>(config)), head);
 }
 
 }  // namespace shardwise
