@@ -21,6 +21,7 @@
 #include "support/ranks.hpp"
 
 using namespace shardwise;
+using testing::check_mentions;
 using testing::filled;
 using testing::largest_difference_of_part;
 using testing::message_of;
@@ -228,20 +229,17 @@ TEST_CASE("wrong positions, heads and options are told") {
       model.evaluate(x.view(), segments);
     });
   };
-  CHECK(run(Table{}, tokens, {{7, 4, 8}})
-            .find("row 10 of the input is at position 11, but the "
-                  "table has 11 positions") != std::string::npos);
-  CHECK(run(PositionEmbedding<6, wide>{}, tokens, {}).find("row 6 of the input is at position 6") !=
-        std::string::npos);
-  CHECK(run(PositionEmbedding<6, 5>{}, tokens, {}).find("adds to tokens of 5 features") !=
-        std::string::npos);
+  check_mentions(run(Table{}, tokens, {{7, 4, 8}}),
+                 {"row 10 of the input is at position 11, but the "
+                  "table has 11 positions"});
+  check_mentions(run(PositionEmbedding<6, wide>{}, tokens, {}),
+                 {"row 6 of the input is at position 6"});
+  check_mentions(run(PositionEmbedding<6, 5>{}, tokens, {}), {"adds to tokens of 5 features"});
   const Shape odd{{Axis::sequence, 2}, {Axis::feature, 2, 3}};
-  CHECK(run(Rope{}, odd, {}).find("heads of an even number of features") != std::string::npos);
-  CHECK(run(Rope({.features = 8}), tokens, {}).find("of which 8 turn") != std::string::npos);
-  CHECK(run(Rope{}, {{Axis::batch, 2}, {Axis::feature, 2, 2}}, {}).find("no rows of tokens") !=
-        std::string::npos);
-  CHECK(message_of([] { Rope({.theta = 1}); }).find("theta must be above 1") != std::string::npos);
-  CHECK(message_of([] {
-          Rope({.scaling = RopeScaling::llama3(8, 4, 4, 8192)});
-        }).find("low below") != std::string::npos);
+  check_mentions(run(Rope{}, odd, {}), {"heads of an even number of features"});
+  check_mentions(run(Rope({.features = 8}), tokens, {}), {"of which 8 turn"});
+  check_mentions(run(Rope{}, {{Axis::batch, 2}, {Axis::feature, 2, 2}}, {}), {"no rows of tokens"});
+  check_mentions(message_of([] { Rope({.theta = 1}); }), {"theta must be above 1"});
+  check_mentions(message_of([] { Rope({.scaling = RopeScaling::llama3(8, 4, 4, 8192)}); }),
+                 {"low below"});
 }

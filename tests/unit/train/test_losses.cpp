@@ -243,8 +243,8 @@ TEST_CASE("a label that is no class is refused on every rank, and nothing is sen
             throw;
           }
         });
-        CHECK(said.find("label " + std::to_string(wrong) + " of row 4") != std::string::npos);
-        CHECK(said.find("10 classes") != std::string::npos);
+        check_mentions(said, {"label " + std::to_string(wrong) + " of row 4"});
+        check_mentions(said, {"10 classes"});
       };
       refused(Invariant{});
       refused(Feature{});
@@ -266,12 +266,15 @@ TEST_CASE("empty batches, shapes that do not meet and impossible options are ref
                   argument_error);
   CHECK_THROWS_AS((loss_of<Batch, double>(alone, MeanSquaredError{}, empty, {}, no_target.view())),
                   argument_error);
-  CHECK(message_of<shape_error>([&] {
-          loss_of<Invariant, double>(alone, MeanSquaredError{}, plain, made(5, 60), target.view());
-        }).find("[batch 4, feature 5]") != std::string::npos);
-  CHECK(message_of<shape_error>([&] {
-          loss_of<Invariant, double>(alone, loss, square, made(5, 20), labels.view());
-        }).find("[batch 6]") != std::string::npos);
+  check_mentions(message_of<shape_error>([&] {
+                   loss_of<Invariant, double>(alone, MeanSquaredError{}, plain, made(5, 60),
+                                              target.view());
+                 }),
+                 {"[batch 4, feature 5]"});
+  check_mentions(message_of<shape_error>([&] {
+                   loss_of<Invariant, double>(alone, loss, square, made(5, 20), labels.view());
+                 }),
+                 {"[batch 6]"});
   for (const double smoothing : {-0.1, 1.1, std::nan("")}) {
     const CrossEntropy impossible{smoothing};
     CHECK_THROWS_AS(
