@@ -136,10 +136,6 @@ Numbers slopes(const Case& of, Operands x, Numbers Operands::*of_operand) {
   return slope;
 }
 
-template <class L, Layout In>
-using ModelOf = Model<L, Context<double, Reference, Ranks>, Ends<Layouts<In, In, In>, In>,
-                      TrainWithInputGradient>;
-
 /// The largest difference of the rank's part from the whole tensor.
 template <class V>
 double difference(const V& view, const Numbers& whole) {
@@ -153,29 +149,48 @@ auto part(const Numbers& whole, std::size_t some_heads, Place place) {
                       [&](std::size_t i) { return static_cast<Given>(whole[i]); });
 }
 
+template <AttentionForm Form>
+struct Attention : Graph<3, At<Attend<Form>, 0, 1, 2>> {
+  using Graph<3, At<Attend<Form>, 0, 1, 2>>::Graph;
+};
+
+/// Some batches of one step in T; see(i, view) is called for y and then for dq, dk and dv of each.
+template <class T, AttentionForm Form, Layout In, class C, class See>
+void attend(C& group, const Case& of, const Operands& x, int batches, See see) {
+  const Place place = place_of(group);
+  const std::size_t keys = of.key_heads();
+  Model<Attention<Form>, Context<T, Reference, C>, Ends<Layouts<In, In, In>, In>,
+        TrainWithInputGradient>
+      model(Attention<Form>(Attend<Form>(of.scores)), group, Seed{1},
+            {tokens(heads), tokens(keys), tokens(keys)});
+  const auto q = part<T, In>(x.q, heads, place);
+  const auto k = part<T, In>(x.k, keys, place);
+  const auto v = part<T, In>(x.v, keys, place);
+  const auto dy = part<T, In>(x.dy, heads, place);
+  for (int batch = 0; batch < batches; ++batch) {
+    see(std::size_t{0}, model.forward({q.view(), k.view(), v.view()}, of.segments));
+    const auto [dq, dk, dv] = model.backward(dy.view());
+    see(std::size_t{1}, dq);
+    see(std::size_t{2}, dk);
+    see(std::size_t{3}, dv);
+  }
+}
+
+/// y, dq, dk and dv.
+std::array<Numbers, 4> by_formula(const Case& of, const Operands& x) {
+  return {expected(of, x), slopes(of, x, &Operands::q), slopes(of, x, &Operands::k),
+          slopes(of, x, &Operands::v)};
+}
+
 template <AttentionForm Form, Layout In>
 void check_layout(const Case& of, const Operands& x, const std::array<Numbers, 4>& right) {
-  struct Net : Graph<3, At<Attend<Form>, 0, 1, 2>> {
-    using Graph<3, At<Attend<Form>, 0, 1, 2>>::Graph;
-  };
-  const std::size_t keys = of.key_heads();
   for (const int ranks : testing::rank_counts({1, 2, 3, 4, 5, 6, 7, 8})) {
     CAPTURE(ranks);
     CAPTURE(layout_name<In>());
     testing::run_on_ranks(ranks, [&](Ranks& group) {
-      const Place place = place_of(group);
-      ModelOf<Net, In> model(Net(Attend<Form>(of.scores)), group, Seed{1},
-                             {tokens(heads), tokens(keys), tokens(keys)});
-      const auto q = part<double, In>(x.q, heads, place);
-      const auto k = part<double, In>(x.k, keys, place);
-      const auto v = part<double, In>(x.v, keys, place);
-      const auto dy = part<double, In>(x.dy, heads, place);
-      const auto y = model.forward({q.view(), k.view(), v.view()}, of.segments);
-      CHECK(difference(y, right[0]) < 1e-14);
-      const auto [dq, dk, dv] = model.backward(dy.view());
-      CHECK(difference(dq, right[1]) < 1e-9);
-      CHECK(difference(dk, right[2]) < 1e-9);
-      CHECK(difference(dv, right[3]) < 1e-9);
+      attend<double, Form, In>(group, of, x, 1, [&](std::size_t i, const auto& view) {
+        CHECK(difference(view, right[i]) < (i == 0 ? 1e-14 : 1e-9));
+      });
     });
   }
 }
@@ -184,8 +199,7 @@ template <AttentionForm Form>
 void check(AttentionScores scores = {}, const std::vector<Segment>& segments = {}) {
   const Case of{Form, scores, segments};
   const Operands x(of);
-  const std::array<Numbers, 4> right{expected(of, x), slopes(of, x, &Operands::q),
-                                     slopes(of, x, &Operands::k), slopes(of, x, &Operands::v)};
+  const std::array<Numbers, 4> right = by_formula(of, x);
   check_layout<Form, Invariant>(of, x, right);
   check_layout<Form, Feature>(of, x, right);
   check_layout<Form, Sequence>(of, x, right);
@@ -196,7 +210,7 @@ void check(AttentionScores scores = {}, const std::vector<Segment>& segments = {
 const std::vector<Segment> documents{{0, 2}, {2, 3, 5}, {8, 6}};
 
 std::string error_of(const std::vector<Segment>& segments, const Shape& keys = tokens(heads)) {
-  struct Net : Graph<3, At<Attend<>, 0, 1, 2>> {};
+  using Net = Attention<AttentionForm{}>;
   return testing::message_of([&] {
     SingleRank alone;
     Model<Net, Context<float, Reference, SingleRank>,
@@ -233,30 +247,15 @@ constexpr AttentionForm in_window{.readers = 2, .window = 3, .dropped = 1, .of =
 /// Output, dq, dk and dv of the last of some batches of a step.
 template <Layout In, AttentionForm Form = dropping>
 std::array<Numbers, 4> with_dropout(int ranks, const Operands& x, int batches = 2) {
-  struct Drops : Graph<3, At<Attend<Form>, 0, 1, 2>> {};
   std::array<Numbers, 4> all{Numbers(x.q.size()), Numbers(x.q.size()), Numbers(x.k.size()),
                              Numbers(x.k.size())};
   run_ranks(ranks, [&](ThreadCommunicator& group) {
-    const Place place = place_of(group);
-    Model<Drops, Context<double, Reference, ThreadCommunicator>, Ends<Layouts<In, In, In>, In>,
-          TrainWithInputGradient>
-        model(Drops{}, group, Seed{1}, {tokens(heads), tokens(3), tokens(3)});
-    const auto q = part<double, In>(x.q, heads, place);
-    const auto k = part<double, In>(x.k, 3, place);
-    const auto v = part<double, In>(x.v, 3, place);
-    const auto dy = part<double, In>(x.dy, heads, place);
-    const auto note = [](const auto& view, Numbers& whole) {
-      for_each_global_run(view, [&](std::size_t global, std::size_t local, std::size_t count) {
-        for (std::size_t i = 0; i < count; ++i) whole[global + i] = view[local + i];
-      });
-    };
-    for (int batch = 0; batch < batches; ++batch) {
-      note(model.forward({q.view(), k.view(), v.view()}), all[0]);
-      const auto [dq, dk, dv] = model.backward(dy.view());
-      note(dq, all[1]);
-      note(dk, all[2]);
-      note(dv, all[3]);
-    }
+    attend<double, Form, In>(
+        group, {.form = Form}, x, batches, [&](std::size_t i, const auto& view) {
+          for_each_global_run(view, [&](std::size_t global, std::size_t local, std::size_t count) {
+            for (std::size_t n = 0; n < count; ++n) all[i][global + n] = view[local + n];
+          });
+        });
   });
   return all;
 }
@@ -300,8 +299,7 @@ TEST_CASE("dropped weights are the same at every number of ranks, and in backwar
 TEST_CASE("a dropped weight is zero, and the others are larger") {
   constexpr std::size_t many = 64;
   constexpr Shape shape{{Axis::sequence, many}, {Axis::feature, 1, many}};
-  struct Net
-      : Graph<3, At<Attend<AttentionForm{.causal = false, .dropped = 1, .of = 4}>, 0, 1, 2>> {};
+  using Net = Attention<AttentionForm{.causal = false, .dropped = 1, .of = 4}>;
   SingleRank alone;
   Model<Net, Context<double, Reference, SingleRank>,
         Ends<Layouts<Invariant, Invariant, Invariant>, Invariant>>
@@ -330,7 +328,6 @@ TEST_CASE("a dropped weight is zero, and the others are larger") {
 }
 
 TEST_CASE_TEMPLATE("sums of short dtypes are rounded once", T, float, bf16, fp16) {
-  struct Net : Graph<3, At<Attend<AttentionForm{.readers = 2}>, 0, 1, 2>> {};
   // Half a unit in the last place of numbers below 1, of which float needs some for its sums.
   const double bound = std::same_as<T, float> ? 1e-6 : std::same_as<T, bf16> ? 0x1p-9 : 0x1p-12;
   const Case of{.form = {.readers = 2}};
@@ -338,22 +335,13 @@ TEST_CASE_TEMPLATE("sums of short dtypes are rounded once", T, float, bf16, fp16
   for (Numbers* numbers : {&x.q, &x.k, &x.v, &x.dy})
     for (double& number : *numbers)
       number = static_cast<double>(static_cast<float>(static_cast<T>(static_cast<float>(number))));
-  const std::array<Numbers, 4> right{expected(of, x), slopes(of, x, &Operands::q),
-                                     slopes(of, x, &Operands::k), slopes(of, x, &Operands::v)};
+  const std::array<Numbers, 4> right = by_formula(of, x);
   run_ranks(4, [&](ThreadCommunicator& group) {
-    const Place place = place_of(group);
-    Model<Net, Context<T, Reference, ThreadCommunicator>,
-          Ends<Layouts<Feature, Feature, Feature>, Feature>, TrainWithInputGradient>
-        model(Net{}, group, Seed{1}, {tokens(heads), tokens(3), tokens(3)});
-    const auto q = part<T, Feature>(x.q, heads, place);
-    const auto k = part<T, Feature>(x.k, 3, place);
-    const auto v = part<T, Feature>(x.v, 3, place);
-    const auto dy = part<T, Feature>(x.dy, heads, place);
-    CHECK(difference(model.forward({q.view(), k.view(), v.view()}), right[0]) <= bound);
-    const auto [dq, dk, dv] = model.backward(dy.view());
-    CHECK(difference(dq, right[1]) <= bound);
-    CHECK(difference(dk, right[2]) <= 4 * bound);  // ranks sum rounded summands
-    CHECK(difference(dv, right[3]) <= 4 * bound);
+    attend<T, AttentionForm{.readers = 2}, Feature>(
+        group, of, x, 1, [&](std::size_t i, const auto& view) {
+          CHECK(difference(view, right[i]) <=
+                (i < 2 ? bound : 4 * bound));  // ranks sum rounded summands
+        });
   });
 }
 
