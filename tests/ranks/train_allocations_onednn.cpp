@@ -1,5 +1,5 @@
 // What a steady-state call allocates, asked of the global allocator. oneDNN's own allocations are
-// told apart by the address they are called from, so these functions must not be inlined.
+// told apart by the address they are called from.
 // Compiled alone: it replaces operator new.
 
 #include <dlfcn.h>
@@ -7,9 +7,7 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <utility>
 #include <vector>
 
@@ -30,57 +28,48 @@
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/step.hpp"
+#include "support/count_allocations.hpp"
 #include "support/onednn_dtypes.hpp"
 #include "unit/backend/linear_problem.hpp"
 
 namespace {
 
-std::atomic<bool> counting{false};
 std::atomic<std::size_t> ours{0};
 std::atomic<std::size_t> our_bytes{0};
 std::atomic<std::size_t> of_library{0};
 
-void* allocate(std::size_t bytes, std::size_t alignment, const void* caller) {
-  if (counting.load()) {
-    Dl_info where;
-    const bool library = dladdr(caller, &where) != 0 && where.dli_fname != nullptr &&
-                         std::strstr(where.dli_fname, "libdnnl") != nullptr;
-    ++(library ? of_library : ours);
-    if (!library) our_bytes += bytes;
-  }
-  if (bytes >> 40 != 0) return nullptr;  // a sanitizer's allocator would end the program instead
-  return std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
+void note(std::size_t bytes, const void* caller) {
+  Dl_info where;
+  const bool library = dladdr(caller, &where) != 0 && where.dli_fname != nullptr &&
+                       std::strstr(where.dli_fname, "libdnnl") != nullptr;
+  ++(library ? of_library : ours);
+  if (!library) our_bytes += bytes;
 }
 
-void* allocate_or_throw(std::size_t bytes, std::size_t alignment, const void* caller) {
-  void* memory = allocate(bytes, alignment, caller);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
+/// How many allocations of f() are ours.
+template <class F>
+std::size_t ours_in(F f) {
+  ours = our_bytes = of_library = 0;
+  testing::note_allocation = note;
+  f();
+  testing::note_allocation = nullptr;
+  return ours.load();
+}
+
+/// The same of f() on all ranks.
+template <class C, class F>
+std::size_t ours_on_all(C& ranks, F f) {
+  ranks.barrier();
+  const std::size_t count = ours_in([&] {
+    ranks.barrier();
+    f();
+    ranks.barrier();
+  });
+  ranks.barrier();
+  return count;
 }
 
 }  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  return allocate_or_throw(bytes, alignof(std::max_align_t), __builtin_return_address(0));
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return allocate_or_throw(bytes, static_cast<std::size_t>(alignment), __builtin_return_address(0));
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return allocate(bytes, alignof(std::max_align_t), __builtin_return_address(0));
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment,
-                                     const std::nothrow_t&) noexcept {
-  return allocate(bytes, static_cast<std::size_t>(alignment), __builtin_return_address(0));
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
 
 using namespace shardwise;
 using backend_test::LinearProblem;
@@ -104,18 +93,9 @@ TEST_CASE_TEMPLATE("calls with row counts that were seen before allocate nothing
       for (const std::size_t rows : {300U, 1U, 44U}) step(rows, i, stays);
     }
   };
-  const auto counted = [&](bool stays) {
-    ours = 0;
-    of_library = 0;
-    counting = true;
-    steps(stays);
-    counting = false;
-    return ours.load();
-  };
-
   for (const bool stays : {false, true}) {
     steps(stays);
-    CHECK(counted(stays) == 0);
+    CHECK(ours_in([&] { steps(stays); }) == 0);
     CHECK(of_library.load() > 0);  // else the two were not told apart
   }
 }
@@ -139,11 +119,7 @@ TEST_CASE_TEMPLATE("convolutions of two sizes of batch allocate nothing", T, flo
     }
   };
   steps();
-  ours = 0;
-  counting = true;
-  steps();
-  counting = false;
-  CHECK(ours.load() == 0);
+  CHECK(ours_in(steps) == 0);
 }
 
 TEST_CASE_TEMPLATE("attentions of two lengths allocate nothing", T, float, bf16) {
@@ -167,11 +143,7 @@ TEST_CASE_TEMPLATE("attentions of two lengths allocate nothing", T, float, bf16)
     }
   };
   steps();
-  ours = 0;
-  counting = true;
-  steps();
-  counting = false;
-  CHECK(ours.load() == 0);
+  CHECK(ours_in(steps) == 0);
 }
 
 namespace {
@@ -210,17 +182,7 @@ TEST_CASE_TEMPLATE("training steps with two sizes of batch allocate nothing of o
       }
     };
     steps();
-    ranks.barrier();
-    if (ranks.rank() == 0) {
-      ours = 0;
-      counting = true;
-    }
-    ranks.barrier();
-    steps();
-    ranks.barrier();
-    counting = false;
-    if (ranks.rank() == 0) CHECK(ours.load() == 0);
-    ranks.barrier();
+    CHECK(ours_on_all(ranks, steps) == 0);
   });
 }
 
@@ -261,10 +223,7 @@ class Gpt {
 /// All bytes that we allocate for a model and a step of its training.
 std::size_t bytes_at(std::size_t tokens) {
   SingleRank alone;
-  our_bytes = 0;
-  counting = true;
-  Gpt<SingleRank>(alone, tokens).step();
-  counting = false;
+  ours_in([&] { Gpt<SingleRank>(alone, tokens).step(); });
   return our_bytes.load();
 }
 
@@ -274,17 +233,10 @@ TEST_CASE("training steps of a GPT allocate nothing of ours after the second") {
   run_ranks(2, [](ThreadCommunicator& ranks) {
     Gpt<ThreadCommunicator> gpt(ranks, 150);  // several blocks of queries
     for (int i = 0; i < 2; ++i) gpt.step();
-    ranks.barrier();
-    if (ranks.rank() == 0) {
-      ours = 0;
-      counting = true;
-    }
-    ranks.barrier();
-    for (int i = 0; i < 4; ++i) gpt.step();
-    ranks.barrier();
-    counting = false;
-    if (ranks.rank() == 0) CHECK(ours.load() == 0);
-    ranks.barrier();
+    const auto steps = [&] {
+      for (int i = 0; i < 4; ++i) gpt.step();
+    };
+    CHECK(ours_on_all(ranks, steps) == 0);
   });
 }
 
@@ -293,10 +245,8 @@ TEST_CASE("memory for training grows with the tokens of a sequence, not with the
 }
 
 TEST_CASE("the counter counts") {
-  ours = 0;
-  counting = true;
-  std::vector<int> something(100);
-  something.push_back(1);
-  counting = false;
-  CHECK(ours.load() == 2);
+  CHECK(ours_in([] {
+          std::vector<int> something(100);
+          something.push_back(1);
+        }) == 2);
 }

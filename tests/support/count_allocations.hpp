@@ -39,15 +39,21 @@ inline bool allocation_fails() {
   return fails;
 }
 
-inline void* counted(std::size_t bytes, std::size_t alignment) {
+/// If it is set, it is told the bytes of each allocation of the program, and where it was asked
+/// for.
+inline std::atomic<void (*)(std::size_t bytes, const void* caller)> note_allocation = nullptr;
+
+inline void* counted(std::size_t bytes, std::size_t alignment, const void* caller) {
   ++allocations;
+  if (const auto note = note_allocation.load()) note(bytes, caller);
   if (allocation_fails()) return nullptr;
+  if (bytes >> 40 != 0) return nullptr;  // a sanitizer's allocator would end the program instead
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   return std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
 }
 
-inline void* counted_or_throw(std::size_t bytes, std::size_t alignment) {
-  void* memory = counted(bytes, alignment);
+inline void* counted_or_throw(std::size_t bytes, std::size_t alignment, const void* caller) {
+  void* memory = counted(bytes, alignment, caller);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -59,25 +65,32 @@ inline constexpr std::size_t plain = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 
 }  // namespace testing
 
-void* operator new(std::size_t n) { return testing::counted_or_throw(n, testing::plain); }
-void* operator new[](std::size_t n) { return testing::counted_or_throw(n, testing::plain); }
-void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
-  return testing::counted(n, testing::plain);
+// Not inlined, so that the return address is that of the caller.
+[[gnu::noinline]] void* operator new(std::size_t n) {
+  return testing::counted_or_throw(n, testing::plain, __builtin_return_address(0));
 }
-void* operator new[](std::size_t n, const std::nothrow_t&) noexcept {
-  return testing::counted(n, testing::plain);
+[[gnu::noinline]] void* operator new[](std::size_t n) {
+  return testing::counted_or_throw(n, testing::plain, __builtin_return_address(0));
 }
-void* operator new(std::size_t n, std::align_val_t a) {
-  return testing::counted_or_throw(n, static_cast<std::size_t>(a));
+[[gnu::noinline]] void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
+  return testing::counted(n, testing::plain, __builtin_return_address(0));
 }
-void* operator new[](std::size_t n, std::align_val_t a) {
-  return testing::counted_or_throw(n, static_cast<std::size_t>(a));
+[[gnu::noinline]] void* operator new[](std::size_t n, const std::nothrow_t&) noexcept {
+  return testing::counted(n, testing::plain, __builtin_return_address(0));
 }
-void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {
-  return testing::counted(n, static_cast<std::size_t>(a));
+[[gnu::noinline]] void* operator new(std::size_t n, std::align_val_t a) {
+  return testing::counted_or_throw(n, static_cast<std::size_t>(a), __builtin_return_address(0));
 }
-void* operator new[](std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {
-  return testing::counted(n, static_cast<std::size_t>(a));
+[[gnu::noinline]] void* operator new[](std::size_t n, std::align_val_t a) {
+  return testing::counted_or_throw(n, static_cast<std::size_t>(a), __builtin_return_address(0));
+}
+[[gnu::noinline]] void* operator new(std::size_t n, std::align_val_t a,
+                                     const std::nothrow_t&) noexcept {
+  return testing::counted(n, static_cast<std::size_t>(a), __builtin_return_address(0));
+}
+[[gnu::noinline]] void* operator new[](std::size_t n, std::align_val_t a,
+                                       const std::nothrow_t&) noexcept {
+  return testing::counted(n, static_cast<std::size_t>(a), __builtin_return_address(0));
 }
 void operator delete(void* p) noexcept { testing::released(p); }
 void operator delete[](void* p) noexcept { testing::released(p); }
