@@ -73,8 +73,11 @@ class ParameterLayout {
     Group& group = groups_[static_cast<std::size_t>(holding)];
     std::size_t& end = decays ? group.decaying : group.others;
     const ParameterSlot slot{holding, decays, end, elements};
+    const std::size_t before = stored_size(holding);
     end += is_owing(holding) || is_dense_ ? elements : padded(elements);
-    set_begins();
+    const std::size_t more = stored_size(holding) - before;
+    for (std::size_t i = static_cast<std::size_t>(holding) + 1; i < begins_.size(); ++i)
+      begins_[i] += more;
     return slot;
   }
 
@@ -85,7 +88,8 @@ class ParameterLayout {
   /// Leaves in memory, of each group, only the share of the rank at `along`.
   constexpr void store_share(Place along) {
     along_ = along;
-    set_begins();
+    for (std::size_t i = 1; i < begins_.size(); ++i)
+      begins_[i] = begins_[i - 1] + stored_size(holdings[i - 1]);
   }
   /// The same order with only that share in memory.
   constexpr ParameterLayout share_at(Place along) const {
@@ -171,13 +175,9 @@ class ParameterLayout {
   constexpr std::size_t begin_of(Holding holding) const {
     return begins_[static_cast<std::size_t>(holding)];
   }
-  /// Called after each change of the groups or of what the memory has of them.
-  constexpr void set_begins() {
-    std::size_t end = 0;
-    for (const Holding holding : holdings) {
-      begins_[static_cast<std::size_t>(holding)] = end;
-      end += padded(share(holding, along_).size);
-    }
+  /// Elements in memory of a group, with the gap behind it.
+  constexpr std::size_t stored_size(Holding holding) const {
+    return padded(share(holding, along_).size);
   }
 
   std::size_t line_;
