@@ -47,6 +47,10 @@ class Waiting : public Collectives<Waiting> {
   auto start_reduce_scatter(moves::In<T> in, std::span<T> out, moves::Counts counts) {
     return ranks_.start_reduce_scatter(in, out, counts);
   }
+  template <Element T>
+  auto start_all_gather(moves::In<T> in, std::span<T> out, moves::Counts counts) {
+    return ranks_.start_all_gather(in, out, counts);
+  }
 
  private:
   friend Collectives<Waiting>;

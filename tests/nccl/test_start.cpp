@@ -69,17 +69,23 @@ TEST_CASE("nccl: the stream runs on beside what is started, until its end") {
     std::atomic<int> ran_on = 0;
     run_nccl_ranks(ranks, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
       const bool is_late = nccl.rank() == ranks - 1;
-      std::vector<int> data(5, nccl.rank() + 1), sum(5), seen(5);
+      std::vector<int> data(5, nccl.rank() + 1), sum(5), seen(5),
+          all(static_cast<std::size_t>(ranks)), seen_all;
+      const std::vector<std::size_t> counts(all.size(), 1);
       HostWork work;
       if (is_late) check(soon([&] { return ran_on == ranks - 1; }), "the others run on");
       {
         const auto started = nccl.start_all_reduce(data, std::span(sum));
+        const auto gather = nccl.start_all_gather(std::span(data).first(1), std::span(all), counts);
         work.put(nccl.stream(), [&] { ++ran_on; });
         if (is_late) give_time_to_be_wrong();
       }
-      work.put(nccl.stream(), [&] { seen = sum; });
+      work.put(nccl.stream(), [&] { seen = sum, seen_all = all; });
       cudaStreamSynchronize(nccl.stream());
       check(seen == std::vector<int>(5, ranks * (ranks + 1) / 2), "sum");
+      std::vector<int> in_order(all.size());
+      std::iota(in_order.begin(), in_order.end(), 1);
+      check(seen_all == in_order, "gather");
     });
     CHECK(nothing_is_left());
   }

@@ -56,6 +56,8 @@ std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep
     model.set_bucket_bytes(20);
     if (cuts_parameters(keep)) prefetched.emplace(model);
     options.overlap = &sums.emplace(model);
+    CHECK((model.run().prefetcher != nullptr) == model.run().parameters.stores_share());
+    CHECK((model.run().reducer != nullptr) == model.run().parameters.stores_share_of_gradients());
   }
   std::vector<double> told;
   for (std::int64_t number = 0; number < 3; ++number) {

@@ -115,8 +115,9 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   cudaStream_t stream() const { return group().settings().stream; }
 
   ///@{
-  /// As `StartsAllReduce` and `StartsReduceScatter` say: the rank's stream waits for the sum after
-  /// the returned object is destroyed. The call is watched like all others.
+  /// As `StartsAllReduce`, `StartsReduceScatter` and `StartsAllGather` say: the rank's stream waits
+  /// for the call, and for those that were started before it, after the returned object is
+  /// destroyed. The call is watched like all others.
   template <Element T>
   detail::nccl::StartedCall start_all_reduce(moves::In<T> in, std::span<T> out) {
     return start(moves::AllReduce<T>{in, out});
@@ -125,6 +126,11 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   detail::nccl::StartedCall start_reduce_scatter(moves::In<T> in, std::span<T> out,
                                                  moves::Counts counts) {
     return start(moves::ReduceScatter<T>{in, out, counts});
+  }
+  template <Element T>
+  detail::nccl::StartedCall start_all_gather(moves::In<T> in, std::span<T> out,
+                                             moves::Counts counts) {
+    return start(moves::AllGather<T>{in, out, counts});
   }
   ///@}
 
@@ -225,7 +231,7 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   std::shared_ptr<GroupHandle> handle_;
 };
 
-static_assert(StartsReduceScatter<NcclCommunicator>);
+static_assert(StartsAllGather<NcclCommunicator>);
 
 template <detail::nccl::HostRanks C>
 NcclCommunicator::NcclCommunicator(C& ranks, NcclOptions options)

@@ -1,5 +1,5 @@
 #pragma once
-// An optional feature of communicators: sums that overlap with other work of the rank.
+// An optional feature of communicators: collectives that overlap with other work of the rank.
 
 #include <concepts>
 #include <cstddef>
@@ -46,6 +46,20 @@ concept StartsReduceScatter = StartsAllReduce<C> &&
     requires(C& c, std::span<const float> in, std::span<float> out,
              std::span<const std::size_t> counts) {
   { c.start_reduce_scatter(in, out, counts) } -> std::move_constructible;
+};
+
+/// One that also has
+///
+///     template <class T>
+///     auto start_all_gather(std::span<const T> in, std::span<T> out,
+///                           std::span<const std::size_t> counts);
+///
+/// which does the same with `all_gather(in, out, counts)`.
+template <class C>
+concept StartsAllGather = StartsReduceScatter<C> &&
+    requires(C& c, std::span<const float> in, std::span<float> out,
+             std::span<const std::size_t> counts) {
+  { c.start_all_gather(in, out, counts) } -> std::move_constructible;
 };
 
 }  // namespace shardwise

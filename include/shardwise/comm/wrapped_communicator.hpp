@@ -67,6 +67,14 @@ class WrappedCommunicator
                      [&] { return inner_.start_reduce_scatter(in, out, counts); });
   }
 
+  /// The same of `StartsAllGather`.
+  template <Element T>
+  requires StartsAllGather<Inner>
+  [[nodiscard]] auto start_all_gather(moves::In<T> in, std::span<T> out, moves::Counts counts) {
+    return result_of(moves::AllGather<T>{in, out, counts}.call(rank()),
+                     [&] { return inner_.start_all_gather(in, out, counts); });
+  }
+
   /// As `ReadsPeers` says, if `Inner` has it.
   template <class T, class F>
   requires ReadsPeers<Inner>

@@ -14,6 +14,7 @@
 #include "shardwise/comm/gathered.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/comm/moves.hpp"
+#include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
@@ -56,8 +57,8 @@ inline void require_prefetches(Keep keep, std::size_t layers, bool are_prefetche
 /// The layers in the block of a Recompute that runs forward again gather for themselves, and so
 /// does the first layer of each forward and backward. A rank needs memory for the parameters of one
 /// more layer, or of `layers` more; `state_of_rank` tells it. Allocates nothing after the first
-/// steps. On communicators other than those that `BeginsCollectives`, all layers gather for
-/// themselves, as without it.
+/// steps. Where the communicator neither `BeginsCollectives` nor `StartsAllGather`, layers gather
+/// for themselves, as without it.
 ///
 /// Every rank makes one, and the model outlives it.
 template <class M>
@@ -80,7 +81,8 @@ class PrefetchedParameters final : public detail::Prefetcher {
     detail::require_agreed(gathered(run_.all_ranks, layers),
                            "how many layers PrefetchedParameters gathers ahead");
     detail::require_prefetches(run_.keep, layers, run_.prefetcher != nullptr);
-    if (BeginsCollectives<Group> && run_.parameters.stores_share()) run_.prefetcher = this;
+    constexpr bool can_begin = BeginsCollectives<Group> || StartsAllGather<Group>;
+    if (can_begin && run_.parameters.stores_share()) run_.prefetcher = this;
   }
   PrefetchedParameters(const PrefetchedParameters&) = delete;
   PrefetchedParameters& operator=(const PrefetchedParameters&) = delete;

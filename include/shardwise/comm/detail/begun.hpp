@@ -19,31 +19,30 @@ struct MadeAtOnce {
   void finish() {}
 };
 
-/// A sum that was started, see `StartsAllReduce`, or nothing. finish() lets the work that follows
+/// A call that was started, see `StartsAllReduce`, or nothing. finish() lets the work that follows
 /// wait for it.
-template <class Sum>
-class StartedSum {
+template <class Call>
+class Started {
  public:
-  StartedSum() = default;
-  explicit StartedSum(Sum sum) : sum_(std::move(sum)) {}
+  Started() = default;
+  explicit Started(Call call) : call_(std::move(call)) {}
   void progress() {}
-  void finish() { sum_.reset(); }
+  void finish() { call_.reset(); }
 
  private:
-  std::optional<Sum> sum_;
+  std::optional<Call> call_;
 };
 
 /// The sum that start() starts; another reduction is made at once.
 template <class C, class Move, class Start>
 auto started_sum(C& ranks, const Move& m, Start start) {
-  using Started = StartedSum<decltype(start())>;
   if (m.reduction == Reduction::sum) return Started(start());
   m.on(ranks);
-  return Started();
+  return Started<decltype(start())>();
 }
 
 ///@{
-/// The reduction, over ranks that can start sums.
+/// The call, over ranks that can start it.
 template <StartsAllReduce C, class T>
 auto started(C& ranks, const moves::AllReduce<T>& m) {
   return started_sum(ranks, m, [&] { return ranks.start_all_reduce(m.in, m.out); });
@@ -51,6 +50,10 @@ auto started(C& ranks, const moves::AllReduce<T>& m) {
 template <StartsReduceScatter C, class T>
 auto started(C& ranks, const moves::ReduceScatter<T>& m) {
   return started_sum(ranks, m, [&] { return ranks.start_reduce_scatter(m.in, m.out, m.counts); });
+}
+template <StartsAllGather C, class T>
+auto started(C& ranks, const moves::AllGather<T>& m) {
+  return Started(ranks.start_all_gather(m.in, m.out, m.counts));
 }
 ///@}
 
