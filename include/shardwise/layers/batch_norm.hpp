@@ -163,18 +163,18 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
 
   template <class Frame>
   auto make_state(Frame& frame) const {
-    using Sum = accumulate_t<typename Frame::dtype>;
+    using Number = accumulate_t<typename Frame::dtype>;
     using Stored = typename detail::ChannelParameter<typename Frame::layout>::stored;
     const Shape channels{frame.bound_input()[detail::channel_axis(frame.bound_input())]};
-    const View<Sum, Stored> shape(nullptr, channels, frame.place());
+    const View<Number, Stored> shape(nullptr, channels, frame.place());
     const std::size_t n = shape.size();
-    Buffer memory = frame.take(2 * n * sizeof(Sum));
-    Sum* const mean = static_cast<Sum*>(memory.data());
-    Sum* const variance = mean + n;
-    detail::fill(frame.backend(), mean, n, Sum(0));
-    detail::fill(frame.backend(), variance, n, Sum(1));
-    return detail::BatchNormState<Stored, Sum>{std::move(memory), shape.in_memory(mean),
-                                               shape.in_memory(variance)};
+    Buffer memory = frame.take(2 * n * sizeof(Number));
+    Number* const mean = static_cast<Number*>(memory.data());
+    Number* const variance = mean + n;
+    detail::fill(frame.backend(), mean, n, Number(0));
+    detail::fill(frame.backend(), variance, n, Number(1));
+    return detail::BatchNormState<Stored, Number>{std::move(memory), shape.in_memory(mean),
+                                                  shape.in_memory(variance)};
   }
 
   /// Mean and scale of each channel in the batch.
