@@ -173,7 +173,7 @@ TEST_CASE("the sums of one layer are under way while the layer before it goes ba
   // The last layer has nothing beside it. Those two of each layer go on with the calls of Borrows,
   // Dropout, the two layers of the block that runs forward again, these two backward, Gelu and
   // Owns.
-  on_mesh_of<Beginning>({.data = 2}, [](auto& ranks) {
+  on_late_mesh<Beginning>({.data = 2}, [](auto& ranks) {
     Trainer<Mixed, Sgd, Beginning> trainer(ranks, Sgd{}, Keep::gradients_over_data, 100);
     for (const std::size_t batches : {1U, 3U}) {
       late = {};

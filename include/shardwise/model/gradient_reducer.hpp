@@ -3,8 +3,8 @@
 
 #include <span>
 
+#include "shardwise/backend/backend.hpp"
 #include "shardwise/core/memory.hpp"
-#include "shardwise/layers/layer.hpp"
 #include "shardwise/model/parameter_layout.hpp"
 
 namespace shardwise::detail {

@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/backend/backend.hpp"
 #include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/comm/detail/begun.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
-#include "shardwise/layers/layer.hpp"
 #include "shardwise/model/gradient_reducer.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/whole_parameters.hpp"
