@@ -3,12 +3,17 @@
 #include <concepts>
 
 #include "shardwise/layers/average_pool.hpp"
+#include "shardwise/layers/concat.hpp"
 #include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
+#include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/global_average_pool.hpp"
+#include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/layers/max_pool.hpp"
+#include "shardwise/layers/upsample.hpp"
+#include "shardwise/model/join.hpp"
 #include "shardwise/model/plan.hpp"
 
 using namespace shardwise;
@@ -121,6 +126,37 @@ static_assert(plan<Summands<Average, Relu>, 4, Channels, Channels>(images).forwa
 static_assert(plan<Summands<GlobalAveragePool, Flatten, ColumnParallelLinear<6, 3>>, 4, Channels,
                    Sharded<Axis::feature>>(images)
                   .forward == collectives{all_reduce(4 * 6)});
+
+// Upsampling would make four times more of them, so they are summed in front of it, also on the way
+// back.
+constexpr std::size_t large = 4 * 6 * 32 * 32;
+using Larger = Summands<Upsample2d<2>>;
+static_assert(plan<Larger, 4, Channels, Replicated, input_gradient>(images).forward ==
+              collectives{all_reduce(whole)});
+static_assert(plan<Larger, 4, Channels, Replicated, input_gradient>(images).backward ==
+              collectives{all_reduce(whole)});
+static_assert(plan<Larger, 4, Channels>(images).forward == collectives{all_reduce(whole)});
+static_assert(plan<Larger, 4, Channels, Channels>(images).forward ==
+              collectives{reduce_scatter(whole)});
+static_assert(plan_on<Upsample2d<2>, Channels, Invariant>().forward ==
+              collectives{all_gather(large)});
+
+// A U-Net whose channels are split gathers the skip behind the fork, and beside it what pooling has
+// made of it. One gather in front of the fork sends more: on the way back the whole gradient of the
+// Concat is summed for every rank.
+template <class... InFront>
+using UNet = Sequential<
+    Conv2d<split::output, 6, 8, kernel(3, {.padding = 1})>, Relu, InFront...,
+    Join<Concat<Axis::channel>, Identity,
+         Sequential<MaxPool2d<2>, Conv2d<split::output, 8, 8, kernel(3, {.padding = 1})>, Relu,
+                    Conv2d<split::input, 8, 8, kernel(3, {.padding = 1})>, Upsample2d<2>>>,
+    Conv2d<split::output, 16, 8, kernel(3, {.padding = 1})>>;
+constexpr std::size_t skip = 4 * 8 * 16 * 16, deep = 4 * 8 * 8 * 8;
+static_assert(is(plan<UNet<>, 4, Invariant, Channels>(images),
+                 {all_gather(deep), all_reduce(deep), all_gather(skip)},
+                 {reduce_scatter(skip), all_reduce(deep), reduce_scatter(deep)}));
+static_assert(is(plan<UNet<To<Invariant>>, 4, Invariant, Channels>(images),
+                 {all_gather(skip), all_reduce(deep)}, {all_reduce(2 * skip), all_reduce(deep)}));
 
 // The mean of planes that ranks have rows of: one number a plane.
 static_assert(is(plan_on<GlobalAveragePool, Rows, Invariant>(), {all_reduce(4 * 6)}, {}));

@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <string>
+#include <type_traits>
 
 #include "shardwise/backend/detail/rows.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/detail/image_windows.hpp"
+#include "shardwise/layers/detail/planes.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/window_options.hpp"
 
@@ -108,8 +111,10 @@ struct UpsampledPlanesBack {
 /// Sharded<height>, ...     the rows for its block of H scale     its block of H scale
 /// all others               their part of [B, C, H...]            the same part, larger
 ///
-/// layout   L -> L, also Partial, since the layer is linear;   if A is an axis of space that is
-///          scaled, Sharded<A> becomes Haloed<A, Window> -> Sharded<A>
+/// layout   L -> L;   if A is an axis of space that is scaled, Sharded<A> becomes
+///          Haloed<A, Window> -> Sharded<A>;   Partial becomes the preferred layout if that is
+///          Replicated or splits batch or channel, else Invariant: the small image is summed, not
+///          the large one
 /// saves    nothing
 /// sends    nothing
 /// throws   shape_error if x is not such images
@@ -120,6 +125,12 @@ class Upsample : public detail::LinearInWindows<Windows> {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
+
+  template <Layout Offered, Layout Wanted>
+  using input_layout =
+      std::conditional_t<!std::same_as<Offered, Partial>, detail::windowed_t<Windows, Offered>,
+                         std::conditional_t<std::same_as<Wanted, Replicated>, Replicated,
+                                            detail::summed_planes_t<Wanted>>>;
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
