@@ -279,6 +279,8 @@ TEST_CASE("a value that three parts of a list read has the sum of their gradient
   });
 }
 
+namespace {
+
 // begin: inside
 /// W₂ relu(W₀ a + b₀ + W₁ b + b₁) + b₂
 struct Added : Graph<2, At<ColumnParallelLinear<6, 9>, 0>, At<ColumnParallelLinear<6, 9>, 1>,
@@ -308,6 +310,8 @@ class AddedByHand {
   LinearByHand of_a_, of_b_, out_;
   Whole h_;
 };
+
+}  // namespace
 
 TEST_CASE("a Graph of two inputs inside another reads values that other parts read too") {
   check<Nested>([](const Whole& x, const Whole& dy) {

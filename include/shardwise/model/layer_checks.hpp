@@ -69,7 +69,8 @@ consteval bool must_be_part() {
                 "composition, counted from 0.)");
   static_assert(!ListsParts<L> || input_count_of<L> == Arity,
                 "L is a Graph, and reads another number of slots than it has inputs: name a slot "
-                "for each of them, At<L, 0, 1> for two. (L is part Number of its composition, "
+                "for each of them, At<L, 0, 1> for two. What stands in a Sequential, Join, "
+                "Residual, Repeat or Recompute reads one. (L is part Number of its composition, "
                 "counted from 0.)");
   if constexpr (Arity == 1) {
     return must_be_layer<Number, L>();
