@@ -68,7 +68,7 @@ template <class B, Communicator C, Element T>
 /// where the lowest such rank has its first one. Whole numbers are finite. `suffix` follows "the
 /// input" in the message, which ends with `of_layer`, the first layer's error: a layer need not
 /// read every element, such as those of padding.
-/// sends    one uint8 all-reduce; if it throws, also two of one int64
+/// sends    one uint8 all-reduce; if it throws, also two of one double
 template <class B, Communicator C, Element T, Layout L>
 [[gnu::cold]] void require_finite_input(B& backend, Pool& pool, C& ranks,
                                         const View<const T, L>& input, const std::string& suffix,
@@ -78,22 +78,24 @@ template <class B, Communicator C, Element T, Layout L>
     const Buffer memory = pool.take_on_host(input.size() * sizeof(T));
     auto* const here = static_cast<T*>(memory.data());
     to_host(backend, input.data(), input.size(), here);
-    std::int64_t first = -1;  // twice its number in the whole tensor, and 1 for a NaN; -1: none
+    // Twice its number in the whole tensor, and 1 for a NaN; -1: none. A double, because
+    // the code that reduces it is compiled for losses in any case.
+    double first = -1;
     const IsNotFinite<T> is_not_finite{here};
     for (std::size_t i = 0; i < input.size() && first < 0; ++i) {
       const auto value = static_cast<accumulate_t<T>>(here[i]);
       if (is_not_finite(i) != 0)
-        first =
-            static_cast<std::int64_t>(2 * number_in_whole(input, i) + (value != value ? 1U : 0U));
+        first = static_cast<double>(2 * number_in_whole(input, i) + (value != value ? 1U : 0U));
     }
-    const std::int64_t rank = ranks.rank();
-    const std::int64_t holder = all_reduced(
-        backend, pool, ranks, first >= 0 ? rank : std::int64_t{ranks.size()}, Reduction::min);
-    const std::int64_t found =
-        all_reduced(backend, pool, ranks, holder == rank ? first : std::int64_t{0}, Reduction::max);
+    const int rank = ranks.rank();
+    const double holder =
+        all_reduced(backend, pool, ranks, static_cast<double>(first >= 0 ? rank : ranks.size()),
+                    Reduction::min);
+    const auto found = static_cast<std::size_t>(
+        all_reduced(backend, pool, ranks, holder == rank ? first : 0, Reduction::max));
     throw numeric_error({"the input", suffix, " holds ", found % 2 == 1 ? "a NaN" : "an infinity",
-                         " in ", element_text(input.global(), static_cast<std::size_t>(found / 2)),
-                         ", on rank ", holder,
+                         " in ", element_text(input.global(), found / 2), ", on rank ",
+                         static_cast<int>(holder),
                          ". Look at the data, and at what normalises them. If no layer reads that "
                          "element, look here: ",
                          of_layer});

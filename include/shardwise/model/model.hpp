@@ -278,7 +278,7 @@ class Model : public ModelBase<Ctx> {
   /// such layer, and before it with the first NaN or infinity of the input if that is not finite
   /// either.
   /// sends    `plan().forward`, and an all-reduce of one uint8 for each layer and each sum of
-  ///          ranks; if a layer is found, also for each input, and two of one int64 if one is not
+  ///          ranks; if a layer is found, also for each input, and two of one double if one is not
   ///          finite
   void find_non_finite(input_view x) requires(Use::trains) { find_non_finite(Flight{}, x); }
 

@@ -79,8 +79,8 @@ struct IsNoClass {
 /// Throws argument_error that names the first label that is not a class; there must be one.
 /// labels.data() is memory of the host.
 template <Layout Along>
-void refuse_labels(std::size_t classes, View<const std::int32_t, Along> labels,
-                   std::int64_t ignored) {
+[[gnu::cold]] void refuse_labels(std::size_t classes, View<const std::int32_t, Along> labels,
+                                 std::int64_t ignored) {
   const IsNoClass is_no_class{labels.data(), classes, ignored};
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (is_no_class(i) == 0) continue;

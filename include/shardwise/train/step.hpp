@@ -286,8 +286,8 @@ class Step {
   ///          if the loss is not finite, as Model::find_non_finite says; errors of layers and loss.
   ///          Each of them discards the step
   template <class Target, class Chosen>
-  double add(typename M::input_view x, const Target& target, const Chosen& loss,
-             std::span<const Segment> segments = {}) {
+  [[gnu::noinline]] double add(typename M::input_view x, const Target& target, const Chosen& loss,
+                               std::span<const Segment> segments = {}) {
     static_assert(detail::must_be_loss<Chosen, tensors_of<typename M::output_layout>>());
     M& model = open_model("add");
     SumsMeanwhile* sums = nullptr;
@@ -324,7 +324,7 @@ class Step {
   ///          flight than flight 0 is under way: then the step continues;
   ///          numeric_error for a norm to clip that is not finite, and if the scale would become
   ///          too small: then the step is discarded
-  StepEnd finish() { return detail::finish_steps(*this); }
+  [[gnu::noinline]] StepEnd finish() { return detail::finish_steps(*this); }
 
   /// Discards the step; does nothing after its end.
   void discard() {
