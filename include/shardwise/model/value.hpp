@@ -27,7 +27,7 @@ class Value {
   Value() = default;
 
   /// New, uninitialised memory.
-  Value(Pool& pool, const Shape& global, const place_t<L>& place)
+  [[gnu::noinline]] Value(Pool& pool, const Shape& global, const place_t<L>& place)
       : view_(nullptr, global, place), buffer_(pool.take(view_.size() * sizeof(T))) {
     view_ = view_.in_memory(static_cast<const T*>(buffer_.data()));
   }
