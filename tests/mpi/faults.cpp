@@ -16,6 +16,7 @@
 #include "support/mpi_ranks.hpp"
 
 using namespace shardwise;
+using testing::check_mentions;
 using testing::contains;
 using testing::message_of;
 using testing::World;
@@ -42,10 +43,8 @@ void check_mismatch(const std::string& right_call, Right right, const std::strin
       else
         right(ranks);
     });
-    CAPTURE(message);
-    CHECK(contains(message, right_call));
-    CHECK(contains(message, "rank " + std::to_string(last) + " called " + wrong_call));
-    CHECK(contains(message, "all must make the same call"));
+    check_mentions(message, {right_call, "rank " + std::to_string(last) + " called " + wrong_call,
+                             "all must make the same call"});
     ranks.barrier();  // the group is as it was
   }
 }
@@ -152,10 +151,9 @@ TEST_CASE("a call that was left out before an equal one") {
   SUBCASE("by the caller's own mark") {
     mark_step(leaves_out ? 4 : 3);
     const std::string message = message_of<collective_error>([&] { sum_floats(ranks); });
-    CAPTURE(message);
     const std::string places = ahead + " is at step 4, the others at step 3: it";
-    CHECK(contains(message, (ranks.size() > 2 ? places : ahead) + " left out " + sum_of_floats));
-    CHECK(contains(message, "step 4"));
+    check_mentions(message,
+                   {(ranks.size() > 2 ? places : ahead) + " left out " + sum_of_floats, "step 4"});
     mark_step(0);
   }
   SUBCASE("by the place in a model") {
@@ -164,18 +162,13 @@ TEST_CASE("a call that was left out before an equal one") {
     const detail::MarkedPart block(0, [] { return std::string("Block"); });
     const detail::MarkedPart part(3, [] { return std::string("Product"); });
     const std::string message = message_of<collective_error>([&] { sum_floats(ranks); });
-    CAPTURE(message);
-    CHECK(contains(message, "at step 12"));
-    CHECK(contains(message, "at step 11"));
-    CHECK(contains(message, "left out 0/3: Product, backward"));
+    check_mentions(message, {"at step 12", "at step 11", "left out 0/3: Product, backward"});
   }
   SUBCASE("by what the ranks were given") {
     const GivenAlike given{.seed = 1, .model = 2, .inputs = leaves_out ? 3U : 4U, .targets = 5};
     const detail::MarkedPhase phase(1, 0, Phase::forward, given);
     const std::string message = message_of<collective_error>([&] { sum_floats(ranks); });
-    CAPTURE(message);
-    CHECK(contains(message, "given other inputs than rank"));
-    CHECK(contains(message, "found at step 1."));
+    check_mentions(message, {"given other inputs than rank", "found at step 1."});
     CHECK_FALSE(contains(message, "seed than"));
   }
   sum_floats(ranks);  // the group is as it was
@@ -191,7 +184,6 @@ TEST_CASE("a message of another step") {
   if (ranks.rank() == 0) return ranks.send(std::span<const float>(some), 1);
   const std::string message =
       message_of<collective_error>([&] { ranks.receive(std::span(some), 0); });
-  CAPTURE(message);
   CHECK(contains(message,
                  "tag 0) at step 3, batch 1, rank 1 called receive(float32, 8 elements, "
                  "from 0, tag 0) at step 3, batch 2, 1: Stage, forward; dtype"));

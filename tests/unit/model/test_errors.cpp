@@ -13,8 +13,12 @@
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "support/messages.hpp"
 
 using namespace shardwise;
+using testing::check_mentions;
+using testing::contains;
+using testing::message_of;
 
 namespace {
 
@@ -41,13 +45,8 @@ std::string message_of_all(F f) {
   std::mutex mutex;
   std::multiset<std::string> messages;
   run_ranks(ranks, [&](ThreadCommunicator& c) {
-    std::string message;
-    try {
-      f(c);
-    } catch (const Error& e) {
-      message = e.what();
-      message = message.substr(0, message.find("but this is rank " + std::to_string(c.rank())));
-    }
+    std::string message = message_of<Error>([&] { f(c); });
+    message = message.substr(0, message.find("but this is rank " + std::to_string(c.rank())));
     const std::scoped_lock lock(mutex);
     messages.insert(message);
   });
@@ -59,12 +58,6 @@ bool begins(const std::string& text, const std::string& with) {
   if (!does) MESSAGE(text);
   return does;
 }
-bool contains(const std::string& text, const std::string& part) {
-  const bool does = text.find(part) != std::string::npos;
-  if (!does) MESSAGE(text);
-  return does;
-}
-
 /// After something went wrong: a step gives what it gives in a new model.
 template <class M>
 bool works_like_new(M& model, ThreadCommunicator& c) {
@@ -133,8 +126,7 @@ TEST_CASE("an input of other features names model, layer and number") {
     model.forward(tensor({{Axis::batch, 4}, {Axis::feature, 8}}, place_of(c)).view());
   });
   CHECK(begins(message, "Mlp / 0: ColumnParallelLinear<7, 6"));
-  CHECK(contains(message, "[batch 4, feature 8]"));
-  CHECK(contains(message, "[feature 7]"));
+  check_mentions(message, {"[batch 4, feature 8]", "[feature 7]"});
 }
 
 TEST_CASE("an input in other grains than bound") {
@@ -165,9 +157,7 @@ TEST_CASE("sizes given at construction that do not meet name the layer that find
   const std::string message = message_of_all<shape_error>(
       [&](ThreadCommunicator& c) { Trained<Any> model(wrong, c, Seed{1}); });
   CHECK(begins(message, "Any / 2: Sequential<"));
-  CHECK(contains(message, " / 0: RowParallelLinear<"));
-  CHECK(contains(message, "[feature 6]"));
-  CHECK(contains(message, "9 input features"));
+  check_mentions(message, {" / 0: RowParallelLinear<", "[feature 6]", "9 input features"});
 }
 
 TEST_CASE("a shape to bind to that the first layer does not take names the first layer") {
@@ -184,8 +174,7 @@ TEST_CASE("blocks that do not bring back their shape are found when they are bou
   });
   CHECK(begins(residual, "Widens / 1: Residual<"));
   CHECK(!contains(residual, " / a "));  // no place is announced that does not come
-  CHECK(contains(residual, "[feature 6]"));
-  CHECK(contains(residual, "[feature 5]"));
+  check_mentions(residual, {"[feature 6]", "[feature 5]"});
 
   const std::string repeat = message_of_all<shape_error>([](ThreadCommunicator& c) {
     Trained<Again> model(Again({}, Repeat<3, Five>(Five(5))), c, Seed{1});

@@ -21,6 +21,7 @@
 #include "support/messages.hpp"
 
 using namespace shardwise;
+using testing::check_mentions;
 using testing::contains;
 
 namespace {
@@ -258,34 +259,34 @@ TEST_CASE("sums of what is no integer agree up to rounding alone") {
 
 TEST_CASE("a factor that backward forgets is found on one rank") {
   const std::string text = failure_of(ForgetsFactor{}, rows);
-  CHECK(contains(text,
-                 "ForgetsFactor on 1 rank(s), Invariant -> Invariant: its backward is not that of "
-                 "its forward. In double, input, element "));
-  CHECK(contains(text, "backward gives"));
+  check_mentions(text,
+                 {"ForgetsFactor on 1 rank(s), Invariant -> Invariant: its backward is not that of "
+                  "its forward. In double, input, element ",
+                  "backward gives"});
 }
 
 TEST_CASE("a layout whose dual is another than backward gives is found") {
   const std::string text = failure_of(WrongDual{}, rows);
-  CHECK(contains(text,
-                 "WrongDual on 2 rank(s), Invariant -> Invariant: the gradient of the input is not "
-                 "that of one rank alone, on integers: element "));
-  CHECK(contains(text, "is Replicated, and its gradient Partial."));
+  check_mentions(
+      text, {"WrongDual on 2 rank(s), Invariant -> Invariant: the gradient of the input is not "
+             "that of one rank alone, on integers: element ",
+             "is Replicated, and its gradient Partial."});
 }
 
 TEST_CASE("a bias that every rank adds is found") {
   const std::string text = failure_of(BiasOnEveryRank{}, rows);
-  CHECK(contains(text,
-                 "BiasOnEveryRank on 2 rank(s), Invariant -> Invariant: the output is not that of "
-                 "one rank alone, on integers: element "));
-  CHECK(contains(text, "what only one may add to a Partial"));
+  check_mentions(text,
+                 {"BiasOnEveryRank on 2 rank(s), Invariant -> Invariant: the output is not that of "
+                  "one rank alone, on integers: element ",
+                  "what only one may add to a Partial"});
 }
 
 TEST_CASE("a parameter's gradient that is not summed is found") {
   const std::string text = failure_of<Batch, Batch>(Shift<debt>{}, rows);
-  CHECK(contains(text,
-                 "Shift<1> on 2 rank(s), Sharded<batch> -> Sharded<batch>: the gradient of shift "
-                 "is not that of one rank alone"));
-  CHECK(contains(text, "Is its ParameterUse true?"));
+  check_mentions(text,
+                 {"Shift<1> on 2 rank(s), Sharded<batch> -> Sharded<batch>: the gradient of shift "
+                  "is not that of one rank alone",
+                  "Is its ParameterUse true?"});
 }
 
 TEST_CASE("a batch that forgets the one before is found on one rank") {
@@ -322,8 +323,7 @@ TEST_CASE("an exchange that is forgotten, or made twice, is found") {
 
 TEST_CASE("what a rank throws is a failure, with rank and layer") {
   const std::string text = failure_of(Throws{}, rows);
-  CHECK(contains(text, "Throws on 3 rank(s): rank 1: "));
-  CHECK(contains(text, "this rank will not"));
+  check_mentions(text, {"Throws on 3 rank(s): rank 1: ", "this rank will not"});
 }
 
 TEST_CASE("all ranks get the report of the first that has found something") {

@@ -129,8 +129,8 @@ TEST_CASE("every call of a model that a rank leaves out is told, with step, laye
         CAPTURE(what);
         const auto begin = what.find("it left out ");
         REQUIRE(begin != std::string::npos);
-        CHECK(contains(what, "rank 1 is at step "));
-        CHECK(contains(what, ", the others at step " + std::to_string(step)));
+        check_mentions(what,
+                       {"rank 1 is at step ", ", the others at step " + std::to_string(step)});
         CHECK(contains(what, "rank 1 is at step " + std::to_string(step + 1)) ==
               (left_out == step * calls - 1));
         if (ranks.rank() == 0) places.insert(what.substr(begin, what.find(';') - begin));
@@ -217,8 +217,8 @@ TEST_CASE("another seed, model, input or label of a rank is told at the first st
                  std::string(": rank 1 was given other targets than ranks 0, 2") + end));
   other.inputs = other.labels;
   const std::string both = told_of_rank_1(1, {}, other);
-  CHECK(contains(both, "rank 1 was given other inputs than ranks 0, 2"));
-  CHECK(contains(both, std::string("; rank 1 was given other targets than ranks 0, 2") + end));
+  check_mentions(both, {"rank 1 was given other inputs than ranks 0, 2",
+                        std::string("; rank 1 was given other targets than ranks 0, 2") + end});
   run_ranks(3, [&](ThreadCommunicator& ranks) {
     const std::string of_model = message_of<collective_error>([&] {
       ranks.rank() == 1 ? train<Other, Invariant>(ranks, 1, {})
