@@ -31,4 +31,9 @@ std::string error_of(Call&& call) {
   return "";
 }
 
+/// Whether `error` is one of this type and has `part` in it.
+inline bool says(const std::string& error, const std::string& type, const std::string& part) {
+  return error.starts_with(type + ": ") && error.find(part) != std::string::npos;
+}
+
 }  // namespace testing

@@ -15,7 +15,7 @@
 
 #include "shardwise/interop/mdspan.hpp"
 #include "shardwise/layout/tensor.hpp"
-#include "unit/interop/complaint.hpp"
+#include "support/error_of.hpp"
 
 namespace testing {
 
@@ -57,14 +57,14 @@ void check_refused_spans() {
   using namespace shardwise;
   std::vector<float> memory(12);
   const std::vector<Axis> axes{Axis::batch, Axis::feature};
-  const auto refusal = [&](const auto& span) { return complaint([&] { view_of(span, axes); }); };
+  const auto refusal = [&](const auto& span) { return error_of([&] { view_of(span, axes); }); };
   CHECK(says(refusal(typename Spans::template left<float>(memory.data(), 2, 3)), "shape_error",
              "mdspan: axis 0 of [batch 2, feature 3] has the stride 1 where dense row-major memory "
              "has 3"));
   CHECK(says(refusal(Spans::strided(memory.data(), 2, 3, 4, 1)), "shape_error", "the stride 4"));
   CHECK(says(refusal(Spans::strided(memory.data(), 2, 3, 6, 2)), "shape_error", "the stride 6"));
   CHECK(says(
-      complaint([&] { view_of(DynamicSpan<Spans, float>(memory.data(), 2, 3), {Axis::batch}); }),
+      error_of([&] { view_of(DynamicSpan<Spans, float>(memory.data(), 2, 3), {Axis::batch}); }),
       "shape_error", "mdspan: has 2 axes, [2, 3], but 1 names"));
 }
 
@@ -96,7 +96,7 @@ void check_refused_views() {
   using namespace shardwise;
   const Tensor<float, Invariant> whole(table);
   const auto refusal = [&]<class M>(std::type_identity<M>) {
-    return complaint([&] { to_mdspan<M>(whole.view()); });
+    return error_of([&] { to_mdspan<M>(whole.view()); });
   };
   using Fixed = typename Spans::template span<const float, 2, 4>;
   CHECK(says(refusal(std::type_identity<Fixed>{}), "shape_error",
@@ -114,7 +114,7 @@ void check_small_index() {
   const Tensor<float, Invariant> fits(Shape{{Axis::batch, 1}, {Axis::feature, 127}});
   CHECK(to_mdspan<Small>(fits.view()).extent(1) == 127);
   const Tensor<float, Invariant> many(Shape{{Axis::batch, 64}, {Axis::feature, 2}});
-  CHECK(says(complaint([&] { to_mdspan<Small>(many.view()); }), "shape_error",
+  CHECK(says(error_of([&] { to_mdspan<Small>(many.view()); }), "shape_error",
              "whose index type can number the elements"));
 }
 

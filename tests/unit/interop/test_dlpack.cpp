@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "shardwise/interop/dlpack.hpp"
-#include "unit/interop/complaint.hpp"
+#include "support/error_of.hpp"
 
 using namespace shardwise;
-using testing::complaint;
+using testing::error_of;
 using testing::says;
 
 // The published layout, for 8-byte pointers.
@@ -59,7 +59,7 @@ std::string refusal(Change&& change, const std::vector<Axis>& names = axes) {
   Foreign foreign;
   change(foreign);
   DlpackHandle<> handle(&foreign.managed);
-  const std::string text = complaint([&] { DlpackTensor<T>(std::move(handle), names); });
+  const std::string text = error_of([&] { DlpackTensor<T>(std::move(handle), names); });
   CHECK(handle.get() == &foreign.managed);
   CHECK(foreign.deleted == 0);
   handle.reset();
@@ -118,7 +118,7 @@ TEST_CASE("const elements stay const") {
   const View<const float, Invariant> view(owner->data(), shape, {});
   auto handle = to_dlpack(view, owner);
   CHECK(handle->flags == dlpack::read_only);
-  CHECK(says(complaint([&] { DlpackTensor<float>(std::move(handle), axes); }), "argument_error",
+  CHECK(says(error_of([&] { DlpackTensor<float>(std::move(handle), axes); }), "argument_error",
              "read-only"));
   const DlpackTensor<const float> back(std::move(handle), axes);
   CHECK(back.view().data() == owner->data());
@@ -155,7 +155,7 @@ TEST_CASE("offsets, absent strides, and strides that say nothing are good") {
 
 TEST_CASE("what is refused") {
   const auto nothing = [](Foreign&) {};
-  CHECK(says(complaint([] { DlpackTensor<float>(DlpackHandle<>(), axes); }), "argument_error",
+  CHECK(says(error_of([] { DlpackTensor<float>(DlpackHandle<>(), axes); }), "argument_error",
              "empty"));
   CHECK(says(refusal([](Foreign& f) {
                f.managed.version = {2, 0};

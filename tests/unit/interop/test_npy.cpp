@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "shardwise/interop/npy.hpp"
+#include "support/error_of.hpp"
 #include "support/temporary_folder.hpp"
-#include "unit/interop/complaint.hpp"
 
 using namespace shardwise;
 using testing::bytes_of;
-using testing::complaint;
+using testing::error_of;
 using testing::says;
 using testing::TemporaryFolder;
 
@@ -107,7 +107,7 @@ TEST_CASE("the other versions of NumPy's format") {
 
 TEST_CASE("files of NumPy that are refused say what to save instead") {
   const auto refusal = [](const char* name) {
-    return complaint([&] { read_npy<float>(numpy / name, {Axis::batch, Axis::feature}); });
+    return error_of([&] { read_npy<float>(numpy / name, {Axis::batch, Axis::feature}); });
   };
   CHECK(says(refusal("fortran.npy"), "data_error", "save numpy.ascontiguousarray(x)"));
   CHECK(says(refusal("big_endian.npy"), "data_error", "type '>f4'"));
@@ -134,9 +134,9 @@ TEST_CASE("each rank reads its own part") {
     }
   }
   Tensor<float, Invariant> other({{Axis::batch, 3}, {Axis::feature, 2}});
-  CHECK(says(complaint([&] { read_npy(numpy / "float32.npy", other.view()); }), "shape_error",
+  CHECK(says(error_of([&] { read_npy(numpy / "float32.npy", other.view()); }), "shape_error",
              "has the shape [2, 3] and was asked for as [batch 3, feature 2]"));
-  CHECK(says(complaint([&] { read_npy<float>(numpy / "float32.npy", {Axis::batch}); }),
+  CHECK(says(error_of([&] { read_npy<float>(numpy / "float32.npy", {Axis::batch}); }),
              "shape_error", "has 2 axes, [2, 3], but 1 names"));
 }
 
@@ -231,7 +231,7 @@ TEST_CASE("hostile files") {
   for (const Row& row : rows) {
     CAPTURE(row.what);
     const auto path = folder.write("x.npy", row.bytes);
-    const std::string text = complaint([&] { read_npy<float>(path, {Axis::batch}); });
+    const std::string text = error_of([&] { read_npy<float>(path, {Axis::batch}); });
     CAPTURE(text);
     CHECK(says(text, "data_error", row.said));
     CHECK(text.find("npy file " + path.string() + ": ") != std::string::npos);
@@ -242,19 +242,19 @@ TEST_CASE("more axes than a tensor has are refused") {
   const TemporaryFolder folder("npy_axes");
   const auto path = folder.write("x.npy", with_shape("(1, 1, 1, 1, 1, 1, 1)"));
   const Axes seven(7, Axis::feature);
-  CHECK(says(complaint([&] { read_npy<float>(path, seven); }), "shape_error", "at most 6"));
+  CHECK(says(error_of([&] { read_npy<float>(path, seven); }), "shape_error", "at most 6"));
 }
 
 TEST_CASE("a write that fails leaves the old file and nothing else") {
   const TemporaryFolder folder("npy_write");
   const Tensor<float, Invariant> tensor(Shape{{Axis::feature, 3}});
   const auto nowhere = folder.path() / "missing" / "x.npy";
-  CHECK(says(complaint([&] { write_npy(nowhere, tensor.view()); }), "data_error",
+  CHECK(says(error_of([&] { write_npy(nowhere, tensor.view()); }), "data_error",
              "npy file " + nowhere.string() + ".saving: cannot be created"));
 
   // A folder in the place of the file: everything goes well but the rename.
   std::filesystem::create_directory(folder.path() / "x.npy");
-  CHECK(says(complaint([&] { write_npy(folder.path() / "x.npy", tensor.view()); }), "data_error",
+  CHECK(says(error_of([&] { write_npy(folder.path() / "x.npy", tensor.view()); }), "data_error",
              "cannot be put in its place"));
   CHECK(folder.names() == std::vector<std::string>{"x.npy"});
 }
