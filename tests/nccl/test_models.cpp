@@ -64,8 +64,8 @@ namespace {
 
 /// Steps over NCCL with these schedules are those over threads by GPipe with two stages.
 template <auto Cut, std::size_t Chunks = 1>
-void check_pipeline(const std::vector<PipelineSchedule>& schedules) {
-  constexpr mesh sizes{.pipeline = 2, .tensor = 2};
+void check_pipeline(const mesh& sizes, const std::vector<PipelineSchedule>& schedules,
+                    const PipelineWays& ways = {}) {
   stand_in::some_at_once = false;
   run_nccl_ranks(sizes.size(), 20s, [&](NcclCommunicator& nccl, ThreadCommunicator& threads) {
     MeshRanks<ThreadCommunicator> near_ranks(threads, sizes);
@@ -74,10 +74,10 @@ void check_pipeline(const std::vector<PipelineSchedule>& schedules) {
     HostGpu gpu(nccl.stream());
     for (const PipelineSchedule& schedule : schedules) {
       auto expected = pipeline_steps(near, near_ranks, gpipe(2, schedule.micro_batches()));
-      auto told = pipeline_steps<Cut, Chunks>(gpu, ranks, schedule);
+      auto told = pipeline_steps<Cut, Chunks>(gpu, ranks, schedule, ways);
       if (Chunks > 1) {  // other parameters are on the rank; the losses are those of all
-        expected.resize(3);
-        told.resize(3);
+        expected.resize(4);
+        told.resize(4);
       }
       CHECK(told == expected);
     }
@@ -95,6 +95,8 @@ TEST_CASE("nccl: pipelines of every schedule") {
       {{forward, 0}, {forward, 1}, {backward, 0}, {forward, 2}, {backward, 1}, {backward, 2}});
   own.add_rank(
       {{forward, 0}, {forward, 1}, {backward, 0}, {backward, 1}, {forward, 2}, {backward, 2}});
-  check_pipeline<after_relu>({one_f_one_b(2, 3), zero_bubble_h1(2, 3), own});
-  check_pipeline<in_four_stages, 2>({interleaved_one_f_one_b(2, 4, 2)});
+  check_pipeline<after_relu>({.pipeline = 2, .tensor = 2},
+                             {one_f_one_b(2, 3), zero_bubble_h1(2, 3), own});
+  check_pipeline<in_four_stages, 2>({.pipeline = 2, .data = 2}, {interleaved_one_f_one_b(2, 4, 2)},
+                                    {.sums_in_backward = true});
 }

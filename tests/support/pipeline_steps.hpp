@@ -15,6 +15,7 @@
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/prefetched_parameters.hpp"
 #include "shardwise/pipeline/cut.hpp"
+#include "shardwise/pipeline/evaluate.hpp"
 #include "shardwise/pipeline/optimizer.hpp"
 #include "shardwise/pipeline/overlapped_sums.hpp"
 #include "shardwise/pipeline/schedule.hpp"
@@ -40,8 +41,8 @@ struct PipelineWays {
   bool sums_in_backward = false;                  ///< gradients in buckets of 5
 };
 
-/// The losses of three steps of micro-batches of 4, 1, 2 and 3 samples by this schedule, and then
-/// the rank's parameters. Each rank has a stage, or `Chunks` of them.
+/// The losses of three steps of micro-batches of 4, 1, 2 and 3 samples by this schedule and of an
+/// evaluation, and then the rank's parameters. Each rank has a stage, or `Chunks` of them.
 template <auto Cut = after_relu, std::size_t Chunks = 1, class B, class Ranks>
 std::vector<double> pipeline_steps(B& backend, Ranks& ranks,
                                    const shardwise::PipelineSchedule& schedule,
@@ -74,6 +75,7 @@ std::vector<double> pipeline_steps(B& backend, Ranks& ranks,
     for (int step = 0; step < 3; ++step)
       told.push_back(train_pipeline_step(stages, schedule, x, labels, CrossEntropy{}, optimizer,
                                          {.overlap = sums}));
+    told.push_back(evaluate_pipeline_loss(stages, x, labels, CrossEntropy{}));
   };
   on_pipeline_stage<Context<double, B, Ranks>, Cut, Ends<Invariant, Invariant>, Chunks>(
       InThreeGroups{}, ranks, Seed{5}, in, backend,
