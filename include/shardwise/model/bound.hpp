@@ -29,83 +29,11 @@
 #include "shardwise/model/parameter.hpp"
 #include "shardwise/model/rows_over_context.hpp"
 #include "shardwise/model/run.hpp"
+#include "shardwise/model/sample_elements.hpp"
+#include "shardwise/model/setting.hpp"
 #include "shardwise/model/shared.hpp"
 
 namespace shardwise {
-
-/// What the compiler knows about a layer's place in a model.
-template <class Context, class Use>
-struct Setting {
-  using context = Context;                                     ///< of the model
-  static constexpr bool trains = Use::trains;                  ///< whether there are gradients
-  static constexpr bool input_gradient = Use::input_gradient;  ///< whether any input has one
-  static constexpr InputSet input_gradients = Use::input_gradients;  ///< which inputs do
-};
-
-/// The gradient that goes back from a part of a model; Nothing if it is not needed.
-template <class T, class E, class S>
-using input_gradient_t =
-    std::conditional_t<S::input_gradient, Value<T, dual_t<typename E::offered>>, Nothing>;
-
-namespace detail {
-
-template <class T, class E, class S, class Inputs>
-struct input_gradients;
-template <class T, class E, class S>
-struct input_gradients<T, E, S, std::index_sequence<0>> {
-  using type = input_gradient_t<T, E, S>;
-};
-template <class T, class E, class S, std::size_t... Ks>
-struct input_gradients<T, E, S, std::index_sequence<Ks...>> {
-  using type = std::tuple<
-      std::conditional_t<S::input_gradients.has(Ks),
-                         Value<T, dual_t<nth_layout_t<typename E::offered, Ks>>>, Nothing>...>;
-};
-
-/// Whether the ranks sum the gradient of the layer's input while it computes those of its
-/// parameters.
-template <class L, class S, class E>
-consteval bool sums_meanwhile() {
-  if constexpr (StartsAllReduce<typename S::context::communicator> && S::input_gradient &&
-                goes_backward_in_parts<L>) {
-    using R = Redistribute<dual_t<input_layout_at_t<L, E>>, dual_t<typename E::offered>>;
-    return R::movement == Movement::all_reduce;
-  } else {
-    return false;
-  }
-}
-
-/// The distance between the random numbers of two neighbouring samples of L's input, in elements of
-/// the whole batch. The layer is bound to `bound`.
-template <class L, class Context>
-std::uint64_t sample_elements([[maybe_unused]] const Run<Context>& run,
-                              [[maybe_unused]] const Shape& in,
-                              [[maybe_unused]] const Shape& bound) {
-  if constexpr (draws_random<L>) {
-    const Shape whole = of_whole_batch(run, in, bound);
-    if (whole.rank() > 0 && whole[0].axis == Axis::batch) return whole.elements(1, whole.rank());
-    if constexpr (MeshCommunicator<typename Context::communicator>) {
-      if (run.trains() && sample_ranks(run.all_ranks.sizes()) > 1)
-        throw shape_error({"the input is a tensor ", in,
-                           ", and the layer draws random numbers for its elements: on ranks that "
-                           "have different samples this needs the batch as outermost axis"});
-    }
-    if (run.trains() && run.first_sample > 0) {
-      throw shape_error({"the input is a tensor ", in,
-                         ", and an earlier batch of this step has drawn the random numbers of its "
-                         "elements: a step of several batches needs the batch as outermost axis"});
-    }
-  }
-  return 0;
-}
-
-}  // namespace detail
-
-/// The gradients that go back from a model: one input_gradient_t for one input, a std::tuple of
-/// them for several.
-template <class T, class E, class S>
-using input_gradients_t = typename detail::input_gradients<
-    T, E, S, std::make_index_sequence<tensors_of<typename E::offered>>>::type;
 
 /// A layer between the ends E. Compositions have specialisations of their own.
 ///

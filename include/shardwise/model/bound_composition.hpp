@@ -14,6 +14,7 @@
 #include "shardwise/core/type_set.hpp"
 #include "shardwise/model/binder.hpp"
 #include "shardwise/model/bound.hpp"
+#include "shardwise/model/bound_parts.hpp"
 #include "shardwise/model/composition.hpp"
 #include "shardwise/model/finite.hpp"
 #include "shardwise/model/fusion.hpp"
@@ -24,54 +25,6 @@
 namespace shardwise {
 
 namespace detail {
-
-/// The names of a composition's parts, for the places of errors.
-struct PartNames {
-  std::string (*const* names)();  ///< of each part
-  const bool* are_compositions;   ///< each part, which adds places of its own
-  bool have_numbers;              ///< see `Composition::numbers_parts`
-  std::size_t first_number;       ///< of the first part
-
-  void add_to(error& e, std::size_t number) const {
-    const bool is_composition = are_compositions[number];
-    if (have_numbers) {
-      e.add_place(sentence({first_number + number, ": ", names[number]()}),
-                  is_composition ? " / " : ": ");
-    } else if (!is_composition) {
-      e.add_place(names[number]());
-    }
-  }
-};
-
-template <class L, std::size_t... Is>
-PartNames names_of_parts(std::index_sequence<Is...>) {
-  static constexpr std::string (*names[])() = {name_of<typename L::template layer_type<Is>>...};
-  static constexpr bool compositions[] = {IsComposition<typename L::template layer_type<Is>>...};
-  return {names, compositions, L::numbers_parts, L::first_number};
-}
-
-/// The part of the composition L that runs now, for the place in an error.
-template <class L>
-struct Position {
-  std::size_t number = 0;
-
-  void add_to(error& e) const {
-    names_of_parts<L>(std::make_index_sequence<L::size>{}).add_to(e, number);
-  }
-};
-
-/// Sets the part of the composition L that runs now to Index. If parts have numbers, the rank
-/// is in the part while the result lives, see InNumberedPart.
-template <std::size_t Index, class L, class Context>
-auto at_part(Run<Context>& run, Position<L>& at) {
-  at.number = Index;
-  if constexpr (L::numbers_parts) {
-    return InNumberedPart<Context>(run, L::first_number + Index,
-                                   name_of<typename L::template layer_type<Index>>);
-  } else {
-    return Nothing{};
-  }
-}
 
 /// The sum of the gradients that two parts give for the value that both read. It uses the memory of
 /// one of them if no other value shares it.
@@ -90,55 +43,6 @@ Value<T, L> added(Run<Context>& run, Value<T, L>&& a, Value<T, L>&& b) {
     require_finite(run.backend, run.pool, run.all_ranks, sum.view().span(), "the sum of gradients");
   return sum;
 }
-
-template <std::size_t Index, class B>
-struct NumberedBound {
-  B bound;
-};
-
-template <class L, class S, class E, class Indices>
-struct BoundParts;
-template <class L, class S, class E, std::size_t... Is>
-struct BoundParts<L, S, E, std::index_sequence<Is...>>
-    : NumberedBound<Is, bound_part_t<L, S, E, Is>>... {
-  using Shapes = std::array<Shape, L::slot_count>;
-
-  /// `shapes` begins with the shapes of the inputs. Bases are constructed in order, so each finds
-  /// the shapes of all slots before it.
-  BoundParts(const L& list, Shapes& shapes, Binder<typename S::context>& binder, Position<L>& at)
-      : NumberedBound<Is, bound_part_t<L, S, E, Is>>{bind<Is>(list, shapes, binder, at)}... {}
-
-  /// The types of their parameters.
-  using parameter_types =
-      decltype((TypeSet<>{} | ... | typename bound_part_t<L, S, E, Is>::parameter_types{}));
-
- private:
-  template <std::size_t Index>
-  static auto bind(const L& list, Shapes& shapes, Binder<typename S::context>& binder,
-                   Position<L>& at) {
-    using Part = typename L::template part_type<Index>;
-    using Layer = typename Part::layer;
-    using B = bound_part_t<L, S, E, Index>;
-    [[maybe_unused]] const auto here = at_part<Index>(binder.run, at);
-    const InPart inside(binder.path, L::first_number + Index, L::numbers_parts);
-    if constexpr (Index > 0) {
-      // Called on the layer that runs, whose code is compiled once for all sizes.
-      using Before = typename L::template part_type<Index - 1>;
-      shapes[L::inputs + Index - 1] =
-          part_shape<Before>(as_dynamic(list.template layer<Index - 1>()), shapes);
-    }
-    const Layer& layer = list.template layer<Index>();
-    if constexpr (ReadsSeveral<Layer>) {
-      return B(layer, operand_shapes<Part>(shapes), binder);
-    } else if constexpr (IsComposition<Layer>) {
-      return B(layer, shapes[Part::slots[0]], binder);
-    } else if constexpr (Part::arity == 1) {
-      return B(running<S::trains, E, Index>(list), shapes[Part::slots[0]], binder, name_of<Layer>);
-    } else {
-      return B(layer, operand_shapes<Part>(shapes), binder);
-    }
-  }
-};
 
 ///@{
 /// The calls of a part, in one function for all parts of one type. If all parts of a composition
