@@ -425,8 +425,8 @@ class Model : public ModelBase<Ctx> {
     this->placed([&] {
       const auto out = architecture_.output_shape(in);
       detail::require_cuts_over_context<output_layout>(out, run_.all_ranks.place());
-      Base::set_inputs(in);
-      Base::set_outputs(out);
+      this->rows_.set_inputs(in);
+      this->rows_.set_outputs(out, run_.all_ranks.sizes(), run_.counts_tokens_as_bound);
     });
   }
 

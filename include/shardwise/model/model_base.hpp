@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,10 +14,11 @@
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/core/type_set.hpp"
 #include "shardwise/layout/tensor.hpp"
+#include "shardwise/model/backend_of_model.hpp"
 #include "shardwise/model/flight.hpp"
 #include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/parameter_list.hpp"
-#include "shardwise/model/rows_over_context.hpp"
+#include "shardwise/model/rows_of_ends.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/sending.hpp"
 #include "shardwise/model/settle.hpp"
@@ -27,16 +27,6 @@
 namespace shardwise {
 
 namespace detail {
-
-/// The backend of a model: its own, or the caller's.
-template <class B>
-struct BackendOfModel {
-  BackendOfModel() : own(std::make_unique<B>()), used(*own) {}
-  explicit BackendOfModel(B& given) : used(given) {}
-
-  std::unique_ptr<B> own{};  ///< null if the caller's is used
-  B& used;
-};
 
 /// The type of a model, for errors.
 struct ModelName {
@@ -250,7 +240,7 @@ class ModelBase {
       if constexpr (is_on_mesh) {
         batch.slice = detail::slice_of_batch(first, run_.all_ranks.place());
         batch.slice.is_as_bound = run_.counts_tokens_as_bound;
-        require_rows_as_bound(batch.slice, first);
+        rows_.require_as_bound(batch.slice, first, run_.all_ranks.sizes());
       }
       batch.sequences.set(run_.backend, run_.pool, segments);
     });
@@ -275,46 +265,13 @@ class ModelBase {
     run_.flight->may_go_backward = true;
   }
 
-  ///@{
-  /// The model is bound to inputs of which the first has this shape.
-  void set_inputs(const Shape& first) {
-    if (const Axis cut = detail::axis_over_context(first); cut != Axis::batch)
-      rows_of_inputs_ = detail::extent_of(first, cut);
-  }
-  template <std::size_t N>
-  void set_inputs(const std::array<Shape, N>& shapes) {
-    set_inputs(shapes[0]);
-  }
-  ///@}
-
-  ///@{
-  /// The outputs have these shapes, where ranks along `context` may have different rows of them.
-  /// throws   argument_error for different numbers of rows, or of tokens where layers change it
-  void set_outputs(const Shape& shape) { set_outputs(std::array{shape}); }
-  template <std::size_t N>
-  void set_outputs(const std::array<Shape, N>& shapes) {
-    knows_rows_ = true;
-    for (const Shape& shape : shapes) {
-      const Axis cut = detail::axis_over_context(shape);
-      if (cut != Axis::height && !(cut == Axis::sequence && run_.counts_tokens_as_bound)) continue;
-      if (cut_output_.rank() > 0 &&
-          (detail::axis_over_context(cut_output_) != cut ||
-           detail::extent_of(cut_output_, cut) != detail::extent_of(shape, cut)))
-        detail::refuse_rows(run_.all_ranks.sizes(), shape,
-                            "another output of the model has another number of them. Give outputs "
-                            "of one size, or context one rank");
-      cut_output_ = shape;
-    }
-  }
-  ///@}
-
   /// Keeps the outputs of the batch that runs, and returns the views of them in the layout L.
   template <EndLayout L, class Values>
   auto keep_outputs(const Values& outputs) {
     std::size_t i = 0;
     detail::with_tensors(outputs,
                          [&](const auto&... one) { (run_.flight->parts[i++].keep(one), ...); });
-    return at_end<L>(outputs, slice_of_outputs(*run_.flight));
+    return at_end<L>(outputs, rows_.slice_of_outputs(run_.flight->slice));
   }
 
   /// Makes the batch in this flight the one that runs, to go backward from these gradients.
@@ -394,20 +351,6 @@ class ModelBase {
     e.add_place(name_.text(), name_.is_composition ? " / " : ": ");
   }
 
-  /// throws   argument_error for an input of which each rank has some rows or tokens, if the number
-  ///          of all must be that of the bound model, and is not
-  void require_rows_as_bound(const detail::SliceOfBatch& slice, const Shape& first) const {
-    if (!slice.cuts_rows() && !(slice.cuts_tokens() && slice.is_as_bound)) return;
-    if (!knows_rows_) detail::refuse_rows(run_.all_ranks.sizes(), first, detail::unknown_rows);
-    if (slice.units != rows_of_inputs_)
-      detail::refuse_rows(run_.all_ranks.sizes(), first, detail::other_rows);
-  }
-
-  /// The slice of a batch in the outputs.
-  detail::SliceOfBatch slice_of_outputs(const detail::FlightState& batch) const {
-    return batch.slice.of(cut_output_);
-  }
-
   /// A view of another rank's part would be read past its end.
   template <class Views>
   void check_given(const Views& views, std::string_view what) const {
@@ -432,7 +375,7 @@ class ModelBase {
     for (std::size_t i = 0; i < given.size(); ++i) {
       Shape expected = batch.parts[i].in;
       if constexpr (is_on_mesh)
-        expected = detail::over_whole_batch(expected, slice_of_outputs(batch));
+        expected = detail::over_whole_batch(expected, rows_.slice_of_outputs(batch.slice));
       detail::require_gradient_of_output({name_.text, what, i, given.size()}, given[i], expected);
     }
   }
@@ -442,15 +385,13 @@ class ModelBase {
  protected:
   Run<Ctx> run_;                           ///< of the model
   detail::ParameterList<Ctx> parameters_;  ///< of the model
+  detail::RowsOfEnds rows_{};              ///< of its inputs and outputs
 
  private:
   detail::ModelName name_;
   std::size_t outputs_;
-  bool knows_rows_ = false;         // whether the next number is known
-  std::size_t rows_of_inputs_ = 0;  // or tokens of each sample, if they are cut
-  Shape cut_output_{};              // one of which ranks have different rows or tokens
-  detail::Flights flights_{};       // the first parts of each are the model's outputs
-  detail::BatchPlace next_{};       // of the batch that begins next
+  detail::Flights flights_{};  // the first parts of each are the model's outputs
+  detail::BatchPlace next_{};  // of the batch that begins next
 };
 
 }  // namespace shardwise
