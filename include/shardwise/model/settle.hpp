@@ -215,7 +215,8 @@ void sum_share_over_samples(Run<Context>& run, Shares& shares, const Share& shar
   using Gradient = typename Context::precision::gradient;
   auto& ranks = run.all_ranks.along(MeshAxis::data);
   const auto sum_bucket = [&](std::size_t first, std::size_t most) {
-    const std::size_t size = shares.count(share.all, {first, most});
+    const auto piece = [&](const Interval& of) { return Interval{of.offset + first, most}; };
+    const std::size_t size = shares.count(share.all, piece);
     const Buffer memory = run.pool.take(size * sizeof(Reduce));
     const std::span<Reduce> sent(static_cast<Reduce*>(memory.data()), size);
     pack_bucket(run, share.all, first, shares.counts, sent.data());

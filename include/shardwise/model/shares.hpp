@@ -43,22 +43,17 @@ struct Shares {
 
   bool are_cut() const { return !counts.empty(); }
 
-  /// Sets `counts` to the elements of `piece` of each rank's share of these elements, and returns
-  /// their sum.
-  std::size_t count(const Interval& all, const Interval& piece) {
+  /// Sets `counts` to the elements of each rank's share of `all` that lie in chosen(share), and
+  /// returns their sum.
+  template <class Chosen>
+  std::size_t count(const Interval& all, Chosen chosen) {
     const int ranks = static_cast<int>(counts.size());
     std::size_t sum = 0;
-    for (int rank = 0; rank < ranks; ++rank)
-      sum += counts[static_cast<std::size_t>(rank)] =
-          overlap({0, block_of(all.size, {rank, ranks}).size}, piece).size;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Interval share = share_of(all, {rank, ranks});
+      sum += counts[static_cast<std::size_t>(rank)] = overlap(share, chosen(share)).size;
+    }
     return sum;
-  }
-
-  /// Sets `counts` to how many of some elements are in each rank's share of `all`.
-  void count_elements(const Interval& all, const Interval& elements) {
-    const int ranks = static_cast<int>(counts.size());
-    for (int rank = 0; rank < ranks; ++rank)
-      counts[static_cast<std::size_t>(rank)] = overlap(share_of(all, {rank, ranks}), elements).size;
   }
 };
 

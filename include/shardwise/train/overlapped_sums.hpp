@@ -193,7 +193,7 @@ class OverlappedSums final : public SumsMeanwhile {
       const auto here = detail::in_phase<Phase::settle>(run_);
       finish(bucket);
       if (shares_ != nullptr && axis == MeshAxis::data) {
-        shares_->count_elements(bucket.all, bucket.elements);
+        shares_->count(bucket.all, [&](const Interval&) { return bucket.elements; });
         begin_along(axis, moves::ReduceScatter<Reduce>{bucket.sent, bucket.sums, shares_->counts},
                     bucket.sum_of_share);
       } else {
