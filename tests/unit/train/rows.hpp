@@ -94,4 +94,21 @@ LossResult loss_of(C& ranks, const Chosen& chosen, const Shape& shape,
   return result;
 }
 
+/// Adds seven samples in two batches of 3 and 4, and returns the loss.
+template <class Step, class Loss>
+double add_parts(Step& step, const Tensor<double, Invariant>& x,
+                 const Tensor<std::int32_t, Invariant>& labels, const Loss& loss) {
+  const Dim features = x.global()[1];
+  double sum = 0;
+  for (const std::size_t first : {std::size_t{0}, std::size_t{3}}) {
+    const Dim some{Axis::batch, first == 0 ? std::size_t{3} : std::size_t{4}};
+    const View<const double, Invariant> x_part(x.data() + features.extent() * first,
+                                               Shape{some, features}, x.view().place());
+    const View<const std::int32_t, Invariant> labels_part(labels.data() + first, Shape{some},
+                                                          labels.view().place());
+    sum += step.add(x_part, labels_part, loss);
+  }
+  return sum;
+}
+
 }  // namespace testing

@@ -141,14 +141,7 @@ TEST_CASE("a step in parts has its options in all of them") {
   LossScaler scaler({.initial = 64});
   const StepOptions options{.clip_norm = 0.5, .scaler = &scaler};
   Step step(training.optimizer, 7, options);
-  double loss = 0;
-  for (const std::size_t first : {std::size_t{0}, std::size_t{3}}) {
-    const Dim some{Axis::batch, first == 0 ? std::size_t{3} : std::size_t{4}};
-    const View<const double, Invariant> x(training.x.data() + 9 * first, Shape{some, in[1]}, {});
-    const View<const std::int32_t, Invariant> labels(training.labels.data() + first, Shape{some},
-                                                     {});
-    loss += step.add(x, labels, CrossEntropy{});
-  }
+  const double loss = add_parts(step, training.x, training.labels, CrossEntropy{});
   step.finish();
   CHECK(std::abs(loss - other.step({.clip_norm = 0.5})) < 1e-12);
   CHECK(largest_difference(numbers_of(training.model.values()), numbers_of(other.model.values())) <

@@ -47,22 +47,6 @@ using Numbers = std::vector<double>;
 
 Numbers values_of(std::span<const double> span) { return {span.begin(), span.end()}; }
 
-/// Adds the seven samples in two batches of 3 and 4, and returns the loss.
-template <class Step, class Loss>
-double add_parts(Step& step, const Tensor<double, Invariant>& x,
-                 const Tensor<std::int32_t, Invariant>& labels, const Loss& loss) {
-  double sum = 0;
-  for (const std::size_t first : {std::size_t{0}, std::size_t{3}}) {
-    const Dim some{Axis::batch, first == 0 ? std::size_t{3} : std::size_t{4}};
-    const View<const double, Invariant> x_part(x.data() + 9 * first, Shape{some, in[1]},
-                                               x.view().place());
-    const View<const std::int32_t, Invariant> labels_part(labels.data() + first, Shape{some},
-                                                          labels.view().place());
-    sum += step.add(x_part, labels_part, loss);
-  }
-  return sum;
-}
-
 /// The losses of six steps, in two batches of 3 and 4 samples each if `parts`.
 template <class L, class E, Communicator C>
 Numbers losses(C& ranks, bool parts = false) {
