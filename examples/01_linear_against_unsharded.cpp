@@ -23,7 +23,6 @@
 #include <cstdio>
 #include <exception>
 #include <span>
-#include <string>
 #include <tuple>
 #include <vector>
 

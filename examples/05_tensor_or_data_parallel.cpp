@@ -14,7 +14,6 @@
 //
 // test: --synthetic -s 3 -e 1 --parallel data
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>

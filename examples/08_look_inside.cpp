@@ -17,7 +17,6 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
-#include <string>
 
 #include "shardwise/observe/write_trace.hpp"
 #include "shardwise/shardwise.hpp"

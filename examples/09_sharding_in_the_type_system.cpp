@@ -12,7 +12,6 @@
 // compile.
 //
 // test:
-#include <array>
 #include <cstddef>
 #include <cstdio>
 

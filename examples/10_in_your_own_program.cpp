@@ -10,12 +10,10 @@
 //
 // test:
 #include <chrono>
-#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <span>
 #include <stdexcept>
-#include <utility>
 #include <vector>
 
 #include "shardwise/shardwise.hpp"

@@ -5,7 +5,6 @@
 //     bench_gpu_shards [--rounds=N] [--quick] [--benchmark_filter=REGEX] ...
 
 #include <cstddef>
-#include <functional>
 #include <list>
 #include <string>
 #include <vector>

@@ -6,7 +6,6 @@
 //     bench_models_gpt_step [--rounds=N] [--benchmark_filter=one]
 
 #include <cmath>
-#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <vector>

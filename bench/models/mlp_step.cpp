@@ -8,7 +8,6 @@
 #include <cmath>
 #include <concepts>
 #include <cstddef>
-#include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>

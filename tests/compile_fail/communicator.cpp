@@ -1,7 +1,6 @@
 // Communicators and dtypes that a Context cannot have; what a communicator lacks is named.
 
 #include <concepts>
-#include <cstdint>
 #include <span>
 
 #include "shardwise/backend/reference.hpp"

@@ -5,10 +5,8 @@
 
 #include <cstddef>
 #include <cstdlib>
-#include <optional>
 #include <random>
 #include <string>
-#include <vector>
 
 #include "cudnn/described_device.hpp"
 #include "shardwise/backend/cuda/cudnn_attention_graph.hpp"

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <utility>
 #include <vector>
 
 #include "shardwise/backend/cuda/cuda.hpp"

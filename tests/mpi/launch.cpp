@@ -13,7 +13,6 @@
 #include <fstream>
 #include <new>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 

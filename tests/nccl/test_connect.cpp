@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <span>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 

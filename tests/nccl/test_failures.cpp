@@ -4,10 +4,8 @@
 
 #include <chrono>
 #include <limits>
-#include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "nccl/ranks.hpp"

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>

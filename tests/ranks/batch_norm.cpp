@@ -2,7 +2,6 @@
 
 #include "shardwise/layers/batch_norm.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 

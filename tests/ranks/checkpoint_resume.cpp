@@ -9,8 +9,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>

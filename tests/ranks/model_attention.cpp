@@ -8,9 +8,7 @@
 #include <concepts>
 #include <cstddef>
 #include <limits>
-#include <span>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <vector>
 

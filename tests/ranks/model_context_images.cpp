@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "ranks/model_mesh.hpp"

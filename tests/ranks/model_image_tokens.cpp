@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <vector>
 
 #include "ranks/layer_on_ranks.hpp"
 #include "shardwise/backend/reference.hpp"

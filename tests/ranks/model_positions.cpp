@@ -3,10 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include <array>
 #include <cmath>
 #include <cstddef>
-#include <string>
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <tuple>
 #include <type_traits>
-#include <vector>
 
 #include "ranks/model_linear_cases.hpp"
 #include "ranks/model_observe.hpp"

@@ -1,7 +1,6 @@
 // What models will send, pinned for stated endpoints. All of it is known to the compiler.
 
 #include <array>
-#include <concepts>
 #include <cstddef>
 
 #include "shardwise/layers/concat.hpp"

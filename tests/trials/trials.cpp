@@ -19,7 +19,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "shardwise/comm/thread_communicator.hpp"
 #include "shardwise/core/sentence.hpp"

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <vector>
 
 #include "shardwise/backend/reference.hpp"
 #include "unit/backend/pooling_problem.hpp"

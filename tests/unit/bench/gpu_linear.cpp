@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
-#include <vector>
 
 #include "gpu/linear_model.hpp"
 #include "support/far.hpp"

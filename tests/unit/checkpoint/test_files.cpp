@@ -3,9 +3,7 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
-#include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 

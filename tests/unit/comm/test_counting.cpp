@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <array>
-#include <cstdint>
 #include <vector>
 
 #include "shardwise/comm/counting.hpp"

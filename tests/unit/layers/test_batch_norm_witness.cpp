@@ -2,10 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include <cstddef>
 #include <limits>
 #include <string>
-#include <vector>
 
 #include "shardwise/layers/batch_norm.hpp"
 #include "unit/layers/against_witness.hpp"

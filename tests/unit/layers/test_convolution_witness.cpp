@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 #include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/transposed_convolution.hpp"

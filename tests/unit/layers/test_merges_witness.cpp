@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <array>
-#include <cstddef>
 #include <string>
 
 #include "shardwise/layers/concat.hpp"

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstddef>
 #include <string>
-#include <vector>
 
 #include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/rms_norm.hpp"

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "ranks/model_observe.hpp"
 #include "shardwise/layers/elementwise.hpp"

@@ -2,9 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <string>
-#include <vector>
-
 #include "shardwise/core/error.hpp"
 #include "shardwise/models/bert.hpp"
 #include "shardwise/models/bert_files.hpp"

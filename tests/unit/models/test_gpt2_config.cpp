@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <string>
 #include <vector>
 
 #include "shardwise/checkpoint/tensor_names.hpp"

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <string>
-#include <vector>
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/layers/rope_frequencies.hpp"

@@ -5,7 +5,6 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <string>
 #include <vector>

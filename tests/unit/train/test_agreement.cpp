@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
