@@ -9,7 +9,6 @@
 // source   nccl-tests, doc/PERFORMANCE.md, whose factors these are; that no all-reduce sends less:
 //          Patarasu and Yuan 2009
 
-#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,7 +1,6 @@
 #pragma once
 // Every collective of the communicators, with the buffers that it needs and what it must give.
 
-#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>

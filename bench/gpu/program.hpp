@@ -5,7 +5,6 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
-#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <functional>

@@ -7,7 +7,6 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "shardwise/core/dtype.hpp"

@@ -5,7 +5,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>

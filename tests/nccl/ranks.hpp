@@ -4,7 +4,6 @@
 #include <chrono>
 #include <functional>
 #include <list>
-#include <string>
 #include <thread>
 #include <utility>
 

@@ -7,7 +7,6 @@
 #include <numeric>
 #include <random>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "shardwise/comm/call.hpp"

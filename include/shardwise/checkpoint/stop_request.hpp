@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <climits>
 #include <cstddef>
 #include <string>
 #include <string_view>

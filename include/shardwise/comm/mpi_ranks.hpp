@@ -1,7 +1,6 @@
 #pragma once
 // Runs a function on ranks that are the processes of an MPI job.
 
-#include <exception>
 #include <functional>
 #include <string>
 

@@ -5,7 +5,6 @@
 // needed. The layout is that of the platform's C compiler and equal to that of the original, so
 // pointers may be cast to each other.
 
-#include <cstddef>
 #include <cstdint>
 
 #include "shardwise/version.hpp"

@@ -2,7 +2,6 @@
 // One tensor in a .npy file, as in numpy.save and numpy.load.
 
 #include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>

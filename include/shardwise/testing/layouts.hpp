@@ -1,8 +1,6 @@
 #pragma once
 // Lists of all layouts of a tensor [batch, sequence, feature], and of all pairs of them.
 
-#include <utility>
-
 #include "shardwise/redistribute/redistribute.hpp"
 
 namespace shardwise::oracle {

@@ -2,7 +2,6 @@
 // A pooling with small integer data, worked out one output and one tap at a time, and a check of a
 // backend's kernels against it.
 
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <limits>

@@ -10,7 +10,6 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <string>
 #include <vector>
 
 #include "shardwise/interop/mdspan.hpp"

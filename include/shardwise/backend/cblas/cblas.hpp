@@ -4,7 +4,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <string>
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <string>
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/core/error.hpp"

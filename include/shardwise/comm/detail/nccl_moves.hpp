@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <span>
 
 #include "shardwise/comm/call.hpp"
