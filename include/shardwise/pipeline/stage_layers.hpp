@@ -46,7 +46,10 @@ struct StageRange {
   CutPlace begin{};
   CutPlace end{};
 
-  constexpr std::size_t parts() const { return end.part + (end.block > 0 ? 1 : 0) - begin.part; }
+  /// At least one, also of a range that is refused because it ends before it begins.
+  constexpr std::size_t parts() const {
+    return end < begin ? 1 : end.part + (end.block > 0 ? 1 : 0) - begin.part;
+  }
 };
 
 /// Part `Index` of a stage: what the range leaves of a part of L.
