@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>
