@@ -124,7 +124,7 @@ inline void check_k(std::size_t k, std::size_t classes) {
 template <Layout L, class Context, class T, class Labels>
 std::size_t count_top_k_of(Run<Context>& run, const View<const T, L>& logits,
                            const Labels& given_labels, std::size_t k) {
-  const auto labels = labels_along<L>(given_labels);
+  const auto labels = target_along<std::int32_t, rows_layout_t<L>>(given_labels);
   check_place(logits, labels);
   require_reach(
       run.backend, labels, [] { return "count_top_k"; }, "labels");

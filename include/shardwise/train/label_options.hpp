@@ -85,7 +85,7 @@ struct LabelOptions {
   /// The labels as a view, after all checks that need no other rank.
   template <Layout L, class Frame, class T, class Labels>
   auto checked_labels(Frame& frame, const View<const T, L>& logits, const Labels& given) const {
-    const auto labels = labels_along<L>(given);
+    const auto labels = target_along<std::int32_t, rows_layout_t<L>>(given);
     check_place(logits, labels);
     require_reach(
         frame.backend(), labels, [this] { return loss; }, "labels");

@@ -41,15 +41,9 @@ auto target_along(const Given& given) {
   return View<const T, Along>(given);
 }
 
-/// The layout of the rows of logits in the layout L: a split by class does not split rows.
+/// The layout of the labels of logits in the layout L: a split by class does not split rows.
 template <Layout L>
 using rows_layout_t = std::conditional_t<std::same_as<L, Sharded<Axis::feature>>, Invariant, L>;
-
-/// The same for labels.
-template <Layout L, class Given>
-auto labels_along(const Given& given) {
-  return target_along<std::int32_t, rows_layout_t<L>>(given);
-}
 
 /// Throws argument_error if the target is split but is another rank's part.
 template <class T, Layout L, class Label, Layout Along>
