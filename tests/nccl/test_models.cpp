@@ -73,7 +73,8 @@ void check_pipeline(const mesh& sizes, const std::vector<PipelineSchedule>& sche
     MeshRanks<NcclCommunicator> ranks(nccl, sizes);
     HostGpu gpu(nccl.stream());
     for (const PipelineSchedule& schedule : schedules) {
-      auto expected = pipeline_steps(near, near_ranks, gpipe(2, schedule.micro_batches()));
+      auto expected = pipeline_steps(near, near_ranks, gpipe(2, schedule.micro_batches()),
+                                     {.samples = ways.samples});
       auto told = pipeline_steps<Cut, Chunks>(gpu, ranks, schedule, ways);
       if (Chunks > 1) {  // other parameters are on the rank; the losses are those of all
         expected.resize(4);
@@ -98,5 +99,5 @@ TEST_CASE("nccl: pipelines of every schedule") {
   check_pipeline<after_relu>({.pipeline = 2, .tensor = 2},
                              {one_f_one_b(2, 3), zero_bubble_h1(2, 3), own});
   check_pipeline<in_four_stages, 2>({.pipeline = 2, .data = 2}, {interleaved_one_f_one_b(2, 4, 2)},
-                                    {.sums_in_backward = true});
+                                    {.sums_in_backward = true, .samples = {3, 3, 3, 3}});
 }

@@ -32,16 +32,17 @@ namespace testing {
 
 inline constexpr std::array after_relu{shardwise::CutPlace{2}};
 inline constexpr std::array in_four_stages{shardwise::CutPlace{2}, shardwise::CutPlace{3},
-                                           shardwise::CutPlace{5}};
+                                           shardwise::CutPlace{4}};
 
 /// What steps of a pipeline may do besides.
 struct PipelineWays {
-  shardwise::Keep keep = shardwise::Keep::whole;  ///< of the models
-  bool gathers_ahead = false;                     ///< parameters
-  bool sums_in_backward = false;                  ///< gradients in buckets of 5
+  shardwise::Keep keep = shardwise::Keep::whole;   ///< of the models
+  bool gathers_ahead = false;                      ///< parameters
+  bool sums_in_backward = false;                   ///< gradients in buckets of 5
+  std::array<std::size_t, 4> samples{4, 1, 2, 3};  ///< of each micro-batch
 };
 
-/// The losses of three steps of micro-batches of 4, 1, 2 and 3 samples by this schedule and of an
+/// The losses of three steps of micro-batches of `ways.samples` by this schedule and of an
 /// evaluation, and then the rank's parameters. Each rank has a stage, or `Chunks` of them.
 template <auto Cut = after_relu, std::size_t Chunks = 1, class B, class Ranks>
 std::vector<double> pipeline_steps(B& backend, Ranks& ranks,
@@ -59,11 +60,11 @@ std::vector<double> pipeline_steps(B& backend, Ranks& ranks,
     std::vector<View<const double, Rows>> x;
     std::vector<View<const std::int32_t, Invariant>> labels;
     for (std::size_t k = 0; k < static_cast<std::size_t>(schedule.micro_batches()); ++k) {
-      const std::size_t samples = std::array<std::size_t, 4>{4, 1, 2, 3}[k];
+      const std::size_t samples = ways.samples[k];
       const Shape shape{{Axis::batch, samples}, in[1]};
       auto& batch = rows.emplace_back(shape, stages.place());
       for (std::size_t i = 0; i < batch.size(); ++i)
-        batch[i] = witness::made(static_cast<std::int64_t>(samples), static_cast<std::int64_t>(i));
+        batch[i] = witness::made(static_cast<std::int64_t>(k), static_cast<std::int64_t>(i));
       auto& chosen = classes.emplace_back(Shape{shape[0]}, place_for<Invariant>(stages.place()));
       for (std::size_t i = 0; i < samples; ++i)
         chosen[i] = witness::made_label(static_cast<std::int64_t>(i), 5);

@@ -152,11 +152,13 @@ class StageRun {
     } else {
       const auto dx = with_tensors(go(), [](const auto& before, const auto&...) { return before; });
       input_gradient_ = dx.span();
+      if (work == PipelineWork::backward) output_gradient_ = std::move(flights_[number].dy);
     }
   }
 
   void send_gradient(std::size_t batch) {
     messages_.send(input_gradient_, -1, batch, Phase::backward);
+    output_gradient_ = {};
   }
 
   /// A flight for this micro-batch, which begins.
@@ -188,7 +190,8 @@ class StageRun {
   Step<M, Rule> step_;
   SumsMeanwhile* sums_ = sums_of(stage_.model(), inputs_.options);
   double loss_ = 0;
-  std::span<const T> input_gradient_{};  // of the last backward, in memory of the model
+  std::span<const T> input_gradient_{};  // of the last backward, in memory of the model, or of
+  values_t<T, OutputGradient> output_gradient_{};  // this if layers only reshape; until it is sent
   std::size_t ended_ = 0;  // micro-batches that need no further backward behind this action
   std::vector<UnderWay>& flights_ = stage_.under_way();
 };
