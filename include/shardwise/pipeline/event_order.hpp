@@ -108,8 +108,10 @@ struct PlacedEvent {
 /// The order is that of the times of messages if every forward and every part of a backward takes
 /// the same time: an output passes when its receiver needs it, until when the flight of the sender
 /// keeps it, and a gradient when it is computed, into the flight of its receiver. So no memory is
-/// needed beyond that of flights. With these times steps of the known schedules of one chunk take
-/// as long as with buffered sends; a sender may wait for its receiver to end an action with others.
+/// needed beyond that of flights, but for an output's gradient until that of the input is sent.
+/// With these times steps of the known schedules of one chunk take as long as with buffered sends;
+/// a sender may wait for its receiver to end an action with others.
+///
 /// source   "Question about send/recv scheduling", the issue 784 of NVIDIA/nccl
 constexpr detail::GrowingList<PipelineEvent> events_of(const PipelineSchedule& schedule, int rank,
                                                        Sends sends) {

@@ -18,8 +18,8 @@ inline constexpr bool is_space_split =
     std::same_as<L, Sharded<Axis::depth>> || std::same_as<L, Sharded<Axis::height>> ||
     std::same_as<L, Sharded<Axis::width>>;
 
-/// The layout in which a maximum reads planes that are summands: Wanted if that splits batch or
-/// channel, else Invariant.
+/// The layout in which a maximum or an upsampling reads planes that are summands: Wanted if that
+/// splits batch or channel, else Invariant.
 template <class Wanted>
 using summed_planes_t = std::conditional_t<std::same_as<Wanted, Sharded<Axis::batch>> ||
                                                std::same_as<Wanted, Sharded<Axis::channel>>,
