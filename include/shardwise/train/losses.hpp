@@ -116,25 +116,31 @@ BatchShare share_of_slice(const Run<Context>& run, const View<const T, L>& predi
   return mine;
 }
 
+/// The part of the rank's run that `loss` has, for a prediction of this shape in the layout L.
+template <Layout L, class Context, Loss Chosen>
+auto loss_frame(Run<Context>& run, const Chosen& loss, const Shape& prediction, BatchShare share,
+                bool is_recorded) {
+  return LossFrame<Context, typename Chosen::template exchanges<L>>(
+      run, loss.template exchange_shapes<L>(prediction), share, is_recorded);
+}
+
 /// The result of `loss` for a prediction, on a mesh for this rank's slice of it, which has this
 /// share of the step; writes the gradient. A loss that `is_recorded` reads nothing from a device.
 template <class Context, class T, Layout L, class Target, Loss Chosen>
 auto loss_of_slice(Run<Context>& run, const View<const T, L>& prediction, const Target& target,
                    const Chosen& loss, BatchShare share,
                    Value<accumulate_t<T>, dual_t<L>>& gradient, bool is_recorded) {
-  const auto result_of = [&]<Layout Here>(const View<const T, Here>& here, const auto& given,
-                                          auto there) {
-    LossFrame<Context, typename Chosen::template exchanges<Here>> frame(
-        run, loss.template exchange_shapes<Here>(here.global()), share, is_recorded);
-    return loss(frame, here, given, there);
-  };
   gradient = {run.pool, prediction.global(), prediction.place()};
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     return with_slice_of_target(run, prediction.global(), target, [&](const auto& of_slice) {
-      return result_of(slice_of(prediction), of_slice, slice_of(gradient.writable()));
+      const auto here = slice_of(prediction);
+      auto frame =
+          loss_frame<along_t<L, MeshAxis::tensor>>(run, loss, here.global(), share, is_recorded);
+      return loss(frame, here, of_slice, slice_of(gradient.writable()));
     });
   } else {
-    return result_of(prediction, target, gradient.writable());
+    auto frame = loss_frame<L>(run, loss, prediction.global(), share, is_recorded);
+    return loss(frame, prediction, target, gradient.writable());
   }
 }
 
