@@ -315,8 +315,8 @@ class Model : public ModelBase<Ctx> {
   /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp. Where ranks store
   /// shares of values or of gradients, see Keep, a collective, whose views of these are valid
   /// during the call only: f gets the whole part that ranks along `data` have together, and the
-  /// rank stores what f made of its share. sends    of each parameter, an all-gather along `data`
-  /// of the value with Keep::all_over_data,
+  /// rank stores what f made of its share.
+  /// sends    of each parameter, an all-gather along `data` of the value with Keep::all_over_data,
   ///          and one of the gradient, in training, with a Keep that cuts gradients
   template <class F>
   void visit_parameters(F&& f) {

@@ -54,8 +54,8 @@ class OverlappedReduction final : public GradientReducer {
     for (const ParameterSlot& slot : parameters) {
       reduce_to_stored_by(run_, slot, std::span(whole, slot.size),
                           [&](ShareOfSums<Context>&& share, const Move& move) {
-                            sums_.push_back(begun(run_.all_ranks.along(MeshAxis::data), move));
                             shares_.push_back(std::move(share));
+                            sums_.push_back(begun(run_.all_ranks.along(MeshAxis::data), move));
                           });
       whole += slot.size;
     }

@@ -167,9 +167,10 @@ void require_alike(M& model, const HeldAlike& held) {
 /// every N of them. With the model's optimizer, its moments too: those that differ change
 /// parameters in the next step. Of moments that are cut over `data`, only ranks at the same places
 /// along `data` and `tensor` are compared. A collective; for the model of one stage of a pipeline,
-/// of the ranks of this stage. sends    an all-reduce of two int64 for each whole tensor and each
-/// shard; if some differ, one of
-///          one int64 for each of the first 8 and each rank
+/// of the ranks of this stage.
+/// sends    an all-reduce of two int64 for each whole tensor and each shard; if some differ, one of
+///          one int64 for each of the first 8 and each rank; where ranks store shares of parameters
+///          or gradients, what gathers each of them along `data`
 /// throws   collective_error on every rank, with the tensors and the ranks that differ from most of
 ///          those that hold the same; argument_error for another model's optimizer
 template <class M>
