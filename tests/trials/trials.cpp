@@ -111,7 +111,10 @@ int run_threads(const std::string& self, std::size_t count, std::uint64_t first,
   return run_many(figures, count, first, 8, [&](std::uint64_t seed, auto& jobs) {
     const Program p = program_of(seed);
     if (p.fault == Fault::never_comes) {
-      jobs.emplace_back(p, Job(self + " one " + std::to_string(seed), p.ranks));
+      // Its ranks end the process, which then leaves its folder behind.
+      jobs.emplace_back(p, Job(shardwise::detail::sentence({"env TMPDIR='", folder.path().string(),
+                                                            "' ", self, " one ", seed}),
+                               p.ranks));
       return;
     }
     watch.begin(seed);
