@@ -113,7 +113,7 @@ class Shape {
   constexpr bool has(Axis axis) const { return find(axis) != rank_; }
 
   /// Number of elements of the axes [first, last).
-  [[gnu::noinline]] constexpr std::size_t elements(std::size_t first, std::size_t last) const {
+  constexpr std::size_t elements(std::size_t first, std::size_t last) const {
     std::size_t product = 1;
     // The second bound tells compilers what they cannot see: no shape has more axes.
     for (std::size_t i = first; i < last && i < max_rank; ++i) product *= dims_[i].extent();

@@ -101,9 +101,16 @@ class ThreadGroup {
         noexcept(read(std::declval<const Epoch&>())),
         "what runs while ranks read each other's memory must not throw: mark it noexcept");
     const Epoch& epoch = arrive(rank, call, contribution);
-    const bool all_copied = agree(rank, call, epoch);
+    bool agreed = true;
+    bool all_copied = true;
+    for (std::size_t r = 0; r < epoch.ranks(); ++r) {
+      agreed &= epoch[r].record == epoch[0].record;
+      all_copied &= epoch[r].copied();
+    }
+    if (agreed && all_copied) return read(epoch);
+    if (!agreed) throw_mismatch(rank, call, epoch);
     read(epoch);
-    if (!all_copied) depart(rank, call);
+    depart(rank, call);
   }
 
   /// The data of all ranks as pointers to T. Valid until this rank's next call.
@@ -175,19 +182,6 @@ class ThreadGroup {
     return epoch;
   }
 
-  /// Whether the data of all ranks was copied.
-  /// throws   collective_error unless all ranks made this call
-  [[gnu::noinline]] bool agree(int rank, const Call& call, const Epoch& epoch) {
-    bool agreed = true;
-    bool all_copied = true;
-    for (std::size_t r = 0; r < epoch.ranks(); ++r) {
-      agreed &= epoch[r].record == epoch[0].record;
-      all_copied &= epoch[r].copied();
-    }
-    if (!agreed) throw_mismatch(rank, call, epoch);
-    return all_copied;
-  }
-
   void depart(int rank, const Call& call) {
     Member& me = members_[static_cast<std::size_t>(rank)];
     me.departures += Progress::stride;
@@ -212,7 +206,7 @@ class ThreadGroup {
     throw collective_error(mismatch);
   }
 
-  [[gnu::cold]] std::string describe_mismatch(int rank, const Epoch& epoch) const noexcept try {
+  std::string describe_mismatch(int rank, const Epoch& epoch) const noexcept try {
     FixedList<CallText> texts(epoch.ranks());
     for (std::size_t r = 0; r < epoch.ranks(); ++r) texts[r] = CallText(*epoch.slots[r].call);
     return detail::describe_mismatch(
