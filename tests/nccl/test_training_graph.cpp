@@ -71,7 +71,8 @@ TEST_CASE("nccl: launches over NCCL on a mesh whose ranks keep shares, with two 
     const Bits expected =
         OnMesh<P, Reference, MeshRanks<Threads>>(near, near_ranks, Keep::whole, options).called();
     MeshRanks<NcclCommunicator> ranks(nccl, sizes);
-    for (const Keep keep : {Keep::whole, Keep::state_over_data}) {
+    for (const Keep keep :
+         {Keep::whole, Keep::state_over_data, Keep::gradients_over_data, Keep::all_over_data}) {
       HostGpu gpu(nccl.stream());
       OnMesh<P, HostGpu, MeshRanks<NcclCommunicator>> training(gpu, ranks, keep, options);
       const Bits launched = training.launched();

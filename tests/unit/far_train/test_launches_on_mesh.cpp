@@ -41,8 +41,14 @@ TEST_CASE("launches on meshes, of two losses") {
 
 TEST_CASE("launches on a mesh where ranks keep shares, with clipped gradients") {
   for (const Norm norm : {Norm::euclidean, Norm::infinity})
-    for (const Keep keep : {Keep::whole, Keep::state_over_data, Keep::all_over_data})
+    for (const Keep keep :
+         {Keep::whole, Keep::state_over_data, Keep::gradients_over_data, Keep::all_over_data})
       check_launches<float>(square, keep, {.clip_norm = 0.2, .norm = norm});
+}
+
+TEST_CASE("launches where two of seven ranks have no sample, whatever ranks keep") {
+  for (const Keep keep : {Keep::whole, Keep::gradients_over_data, Keep::all_over_data})
+    check_launches<Precision<bf16, float>>({.data = 7}, keep, {.clip_norm = 0.2});
 }
 
 TEST_CASE("a loss of one slice that is no number stops the launches of all ranks of a mesh") {
