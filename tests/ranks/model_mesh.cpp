@@ -505,11 +505,14 @@ std::string told_on_mesh(const mesh& sizes, F f) {
 
 TEST_CASE(
     "a parameter that has drifted is told on every rank, with the ranks that hold it otherwise") {
-  const auto told = [](const mesh& sizes, int rank, std::string_view changed) {
+  const auto told = [](const mesh& sizes, int rank, std::string_view changed,
+                       Keep keep = Keep::whole) {
     return told_on_mesh(sizes, [&](Ranks& ranks) {
-      Mlp model(ranks, Seed{5});
+      Mlp model(ranks, Seed{5}, keep);
+      clear_calls(ranks);
       compare_held(model);
-      model.visit_parameters([&](auto& parameter) {
+      if (sizes.replica > 1) CHECK(ranks.along(data).log().empty());  // nothing is gathered
+      model.visit_stored([&](auto& parameter) {
         if (ranks.rank() == rank && parameter.name == changed) parameter.value.data()[0] += 1e-9;
       });
       compare_held(model);
@@ -521,6 +524,11 @@ TEST_CASE(
                  {alike + "3.weight of rank 4. "});
   check_mentions(told({.data = 2, .tensor = 2}, 3, "0.bias"), {alike + "0.bias of ranks 1, 3. "});
   check_mentions(told({.data = 2, .tensor = 2}, 2, "3.bias"), {alike + "3.bias of rank 2. "});
+  for (const Keep keep : {Keep::gradients_over_data, Keep::all_over_data})
+    check_mentions(told({.replica = 3, .data = 2}, 2, "0.weight", keep),
+                   {alike + "0.weight of rank 2. "});
+  check_mentions(told({.data = 2, .tensor = 3}, 4, "3.bias", Keep::all_over_data),
+                 {alike + "3.bias of rank 4. "});  // in the share of ranks 3, 4 and 5
 }
 
 TEST_CASE("moments that have drifted are told, also where ranks keep shares of them") {

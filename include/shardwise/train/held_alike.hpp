@@ -41,25 +41,18 @@ struct HeldAlike {
 };
 
 /// The shard of a tensor that this rank holds, and the number of shards; no shard if no other rank
-/// holds it. On a mesh, ranks at one place along `tensor` hold the same one.
+/// holds it. On a mesh, ranks at one place along `tensor` hold the same one, and if ranks along
+/// `data` divide a shard into shares, those that are at one place along `data`, too.
 template <class Held, class Context>
-Place shard_held(const Run<Context>& run) {
-  if constexpr (GivenWhole<Held>) return {};
+Place shard_held([[maybe_unused]] const Run<Context>& run, [[maybe_unused]] bool is_cut = false) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    const Place along_tensor = run.all_ranks.place()[MeshAxis::tensor];
-    if (along_tensor.size < run.all_ranks.size()) return along_tensor;
-  }
-  return {.rank = 0, .size = 0};
-}
-
-/// The same for a share that ranks along `data` divide a shard into.
-template <class Context>
-Place share_held([[maybe_unused]] const Run<Context>& run) {
-  if constexpr (MeshCommunicator<typename Context::communicator>) {
-    const Place shard = run.all_ranks.place()[MeshAxis::tensor];
-    const Place share = run.all_ranks.place()[MeshAxis::data];
-    const int shares = shard.size * share.size;
-    if (shares < run.all_ranks.size()) return {shard.rank * share.size + share.rank, shares};
+    const MeshPlace& place = run.all_ranks.place();
+    Place shard = GivenWhole<Held> ? Place{} : place[MeshAxis::tensor];
+    if (const Place share = place[MeshAxis::data]; is_cut)
+      shard = {shard.rank * share.size + share.rank, shard.size * share.size};
+    if (shard.size < run.all_ranks.size()) return shard;
+  } else if constexpr (GivenWhole<Held>) {
+    return {};
   }
   return {.rank = 0, .size = 0};
 }
@@ -67,12 +60,15 @@ Place share_held([[maybe_unused]] const Run<Context>& run) {
 template <class M>
 HeldAlike held_alike(M& model) {
   HeldAlike held;
-  const auto add = [&](const auto& tensor) {
-    held.add(model.run(), tensor.name,
-             shard_held<std::remove_cvref_t<decltype(tensor.value)>>(model.run()), tensor.value);
-  };
-  model.visit_parameters(add);
-  model.visit_buffers(add);
+  auto& run = model.run();
+  model.visit_stored([&](const auto& parameter) {
+    const Place shard = shard_held<decltype(parameter.value)>(run, run.parameters.stores_share());
+    held.add(run, parameter.name, shard,
+             std::span(parameter.value.data(), run.parameters.stored(parameter.slot).size));
+  });
+  model.visit_buffers([&](const auto& buffer) {
+    held.add(run, buffer.name, shard_held<decltype(buffer.value)>(run), buffer.value);
+  });
   return held;
 }
 
@@ -81,11 +77,9 @@ template <class M, UpdateRule Rule>
 void add_moments(HeldAlike& held, M& model, Optimizer<Rule, M>& optimizer) {
   const std::size_t count = optimizer.rule().moments();
   if (count == 0) return;
-  model.visit_stored([&](auto& parameter) {
+  model.visit_stored([&](const auto& parameter) {
     const Place shard =
-        cuts_moments(optimizer.keep())
-            ? share_held(model.run())
-            : shard_held<std::remove_cvref_t<decltype(parameter.value)>>(model.run());
+        shard_held<decltype(parameter.value)>(model.run(), cuts_moments(optimizer.keep()));
     const std::span moments(optimizer.moments_of(parameter.slot),
                             count * optimizer.kept_of(parameter.slot).size);
     held.add(model.run(), "the moments of " + parameter.name, shard, moments);
@@ -162,15 +156,14 @@ void require_alike(M& model, const HeldAlike& held) {
 /// Compares, bit by bit through a fingerprint, the parameters and the buffers of layers that
 /// several ranks hold alike, and so finds a rank whose numbers have drifted away from those of the
 /// others. All ranks hold alike what is `Invariant`; on a mesh, ranks that differ only along axes
-/// of samples hold the same shards of the rest. Numbers drift by another processor or library, a
-/// fault in its memory, or a program that changed them on some ranks. Call it between two steps,
-/// every N of them. With the model's optimizer, its moments too: those that differ change
-/// parameters in the next step. Of moments that are cut over `data`, only ranks at the same places
-/// along `data` and `tensor` are compared. A collective; for the model of one stage of a pipeline,
-/// of the ranks of this stage.
-/// sends    an all-reduce of two int64 for each whole tensor and each shard; if some differ, one of
-///          one int64 for each of the first 8 and each rank; where ranks store shares of parameters
-///          or gradients, what gathers each of them along `data`
+/// of samples hold the same shards of the rest, or shares of them with a Keep that cuts. Numbers
+/// drift by another processor or library, a fault in its memory, or a program that changed them on
+/// some ranks. Call it between two steps, every N of them. With the model's optimizer, its moments
+/// too: those that differ change parameters in the next step. Of what is cut over `data`, moments
+/// or parameters, only ranks at the same place along `data` are compared. A collective; for the
+/// model of one stage of a pipeline, of the ranks of this stage. sends    an all-reduce of two
+/// int64 for each whole tensor and each shard or share; if some
+///          differ, one of one int64 for each of the first 8 and each rank
 /// throws   collective_error on every rank, with the tensors and the ranks that differ from most of
 ///          those that hold the same; argument_error for another model's optimizer
 template <class M>
