@@ -26,11 +26,13 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// All of these parts stand in the text.
+/// All of these parts, of which none is empty, stand in the text.
 inline void check_mentions(const std::string& text, const std::vector<std::string>& parts) {
+  CHECK(!parts.empty());
   for (const std::string& part : parts) {
     CAPTURE(text);
     CAPTURE(part);
+    CHECK(part != "");
     CHECK(contains(text, part));
   }
 }
