@@ -6,7 +6,7 @@
 
 #include "shardwise/pipeline/stage.hpp"
 #include "shardwise/train/overlapped_sums.hpp"
-#include "shardwise/train/step.hpp"
+#include "shardwise/train/step_options.hpp"
 
 namespace shardwise {
 

@@ -14,7 +14,7 @@
 #include "shardwise/model/sending.hpp"
 #include "shardwise/model/settle.hpp"
 #include "shardwise/pipeline/stage_sharing.hpp"
-#include "shardwise/train/step.hpp"
+#include "shardwise/train/step_options.hpp"
 
 namespace shardwise {
 

@@ -6,10 +6,10 @@
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/sequences.hpp"
+#include "shardwise/model/run.hpp"
 #include "shardwise/model/values.hpp"
 #include "shardwise/train/loss.hpp"
 #include "shardwise/train/losses.hpp"
-#include "shardwise/train/step.hpp"
 
 namespace shardwise {
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -101,6 +102,21 @@ void require_target(const std::tuple<Ls...>& losses,
     }
     (std::index_sequence_for<Ls...>{});
   }
+}
+
+/// Throws as the loss for a target whose shape is not that of the model's output for x. Of an x
+/// that does not fit itself, forward says at which layer.
+template <class M, class Target, class Chosen>
+void require_fitting_target(M& model, const typename M::input_view& x, const Target& target,
+                            const Chosen& loss) {
+  std::optional<shapes_t<typename M::output_layout>> output;
+  try {
+    output = with_tensors(
+        x, [&](const auto&... each) { return model.layers().output_shape({each.global()...}); });
+  } catch (const shape_error&) {
+    return;
+  }
+  require_target(loss, *output, target);
 }
 
 /// The share of this rank's slice of a prediction, which must be that of a mesh, in its step.

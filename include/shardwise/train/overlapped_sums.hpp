@@ -21,7 +21,7 @@
 #include "shardwise/model/parameter_layout.hpp"
 #include "shardwise/model/settle.hpp"
 #include "shardwise/model/shares.hpp"
-#include "shardwise/train/step.hpp"
+#include "shardwise/train/step_options.hpp"
 
 namespace shardwise {
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <concepts>
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -153,21 +152,6 @@ auto scaled(Run<Context>& run, std::tuple<Values...>&& gradients, double scale) 
   return std::apply(
       [&](auto&... one) { return std::tuple{scaled<T>(run, std::move(one), scale)...}; },
       gradients);
-}
-
-/// Throws as the loss for a target whose shape is not that of the model's output for x. Of an x
-/// that does not fit itself, forward says at which layer.
-template <class M, class Target, class Chosen>
-void require_fitting_target(M& model, const typename M::input_view& x, const Target& target,
-                            const Chosen& loss) {
-  std::optional<shapes_t<typename M::output_layout>> output;
-  try {
-    output = with_tensors(
-        x, [&](const auto&... each) { return model.layers().output_shape({each.global()...}); });
-  } catch (const shape_error&) {
-    return;
-  }
-  require_target(loss, *output, target);
 }
 
 /// Runs the model forward, and returns the result of `loss` for its output; writes the gradient of
