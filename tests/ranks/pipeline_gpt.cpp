@@ -1,6 +1,6 @@
 // A GPT-2 over all axes of a mesh at once has the losses and parameters of one rank: tensor, data,
 // context and pipeline, with its first and last layer sharing a table, and with shares of moments;
-// and so has a BERT that is cut between its blocks.
+// and so has every other whole model that is cut between its blocks.
 
 #include <doctest/doctest.h>
 
@@ -17,7 +17,10 @@
 #include "ranks/model_mesh.hpp"
 #include "shardwise/models/bert.hpp"
 #include "shardwise/models/gpt2.hpp"
+#include "shardwise/models/llama.hpp"
+#include "shardwise/models/parallel_gpt.hpp"
 #include "shardwise/models/plan.hpp"
+#include "shardwise/models/vit.hpp"
 #include "shardwise/pipeline/evaluate.hpp"
 #include "shardwise/pipeline/known_schedules.hpp"
 #include "shardwise/pipeline/stage.hpp"
@@ -333,4 +336,113 @@ TEST_CASE("a BERT that is cut between its blocks is that of one rank") {
                 1e-12);
         });
   });
+}
+
+namespace {
+
+/// What a model of text reads and learns.
+struct OfText {
+  using ends = E;
+  static Shape shape() { return text(1); }
+  static auto input(std::size_t first, std::size_t count, const MeshPlace& place) {
+    return tokens<Ids>(first, count, 0, place);
+  }
+  static auto target(std::size_t first, std::size_t count, const MeshPlace& place) {
+    return tokens<Invariant>(first, count, 1, place);
+  }
+};
+
+/// What a model of images does.
+struct OfImages {
+  using ends = Ends<Invariant, TensorPlan::logits>;
+  static Shape shape(std::size_t count = 1) {
+    return {{Axis::batch, count}, {Axis::channel, 2}, {Axis::height, 5}, {Axis::width, 5}};
+  }
+  static auto input(std::size_t first, std::size_t count, const MeshPlace& place) {
+    return filled<double, Ids>(shape(count), place, [=](std::size_t i) {
+      return static_cast<double>((first * 50 + i) * (first * 50 + i) % 7) / 4;
+    });
+  }
+  static auto target(std::size_t first, std::size_t count, const MeshPlace& place) {
+    return filled<std::int32_t, Invariant>({{Axis::batch, count}}, place, [=](std::size_t i) {
+      return static_cast<std::int32_t>((first + i) % 3);
+    });
+  }
+};
+
+/// Trains `net` on two stages, the first of which ends behind the first block of this part, and
+/// compares losses and parameters with those of one rank.
+template <class Data, std::size_t Part, class Net>
+void check_in_two_stages(const Net& net) {
+  constexpr Sgd by_gradient{.learning_rate = 0.1};
+  Result one;
+  run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    Model<Net, Ctx, typename Data::ends> model(net, ranks, Seed{5}, Data::shape());
+    Optimizer optimizer(model, by_gradient);
+    const auto x = Data::input(0, 3, ranks.place());
+    const auto target = Data::target(0, 3, ranks.place());
+    for (int step = 0; step < steps; ++step)
+      one.losses.push_back(train_step(model, x.view(), target.view(), CrossEntropy{}, optimizer));
+    testing::collect(model, one.parameters);
+  });
+  CHECK(one.losses.back() < one.losses.front());
+  static constexpr std::array behind_first{CutPlace{Part, 1}};
+  run_mesh({.pipeline = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_pipeline_stage<Ctx, behind_first, typename Data::ends>(
+        net, ranks, Seed{5}, Data::shape(), [&](auto& stage) {
+          Optimizer optimizer(stage.model(), by_gradient);
+          const auto first = Data::input(0, 2, stage.place());
+          const auto second = Data::input(2, 1, stage.place());
+          const auto of_first = Data::target(0, 2, stage.place());
+          const auto of_second = Data::target(2, 1, stage.place());
+          const std::vector x{first.view(), second.view()};
+          const std::vector targets{of_first.view(), of_second.view()};
+          Result many;
+          for (int step = 0; step < steps; ++step)
+            many.losses.push_back(train_pipeline_step(stage, one_f_one_b(2, 2), x, targets,
+                                                      CrossEntropy{}, optimizer));
+          CHECK(largest_difference(many.losses, one.losses) < 1e-12);
+          testing::collect(stage.model(), many.parameters);
+          CHECK(many.parameters.size() < one.parameters.size());
+          for (const auto& one_of : many.parameters) {
+            INFO(one_of.first);
+            CHECK(largest_difference(one_of.second, one.parameters.at(one_of.first)) < 1e-12);
+          }
+        });
+  });
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a Llama, a GPT-J and a vision transformer that are cut between blocks are those of one "
+    "rank") {
+  constexpr LlamaForm tied{.tied = true};
+  const LlamaConfig llama_sizes{.form = tied,
+                                .vocabulary = vocabulary,
+                                .features = 12,
+                                .hidden = 10,
+                                .heads = 6,
+                                .groups = 3,
+                                .head_size = 2,
+                                .layers = 2};
+  check_in_two_stages<OfText, 2>(llama<TensorPlan, tied, 2>(llama_sizes));
+  check_in_two_stages<OfText, 2>(parallel_gpt<TensorPlan, gptj_form, 3>({.form = gptj_form,
+                                                                         .vocabulary = vocabulary,
+                                                                         .features = 12,
+                                                                         .hidden = 10,
+                                                                         .heads = 3,
+                                                                         .groups = 3,
+                                                                         .head_size = 4,
+                                                                         .layers = 3}));
+  check_in_two_stages<OfImages, 6>(vit<TensorPlan, VitForm{.patch = 2}, 2>({.channels = 2,
+                                                                            .side = 5,
+                                                                            .patch = 2,
+                                                                            .features = 6,
+                                                                            .hidden = 5,
+                                                                            .heads = 3,
+                                                                            .layers = 2,
+                                                                            .classes = 3}));
+  CHECK(error_of([&] { llama<TensorPlan, tied, 3>(llama_sizes); }) ==
+        "argument_error: Repeat: the type has 3 blocks, but 2 were asked for");
 }

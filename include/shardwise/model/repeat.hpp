@@ -97,4 +97,14 @@ class Repeat {
 template <class Block>
 Repeat(std::size_t, const Block&) -> Repeat<dynamic, Block>;
 
+namespace detail {
+
+/// A Repeat<N, Block>. Throws as its constructor does.
+template <std::size_t N, class Block>
+constexpr Repeat<N, Block> repeated(std::size_t times, const Block& block) {
+  return Repeat<N, Block>(times, block);
+}
+
+}  // namespace detail
+
 }  // namespace shardwise

@@ -104,15 +104,15 @@ auto bert(const BertConfig& config) {
                          PositionEmbedding<dynamic, dynamic>(config.positions, wide),
                          To<typename Plan::stream>{});
   using Dropped = Dropout<Form.dropped, Form.of>;
-  using Encoder = Repeat<Blocks, decltype(detail::bert_block<Plan, Form>(config))>;
+  const auto encoder =
+      detail::repeated<Blocks>(config.layers, detail::bert_block<Plan, Form>(config));
   const Sequential head(Dense(wide, wide), Gelu{}, norm,
                         Borrows<detail::BertTable, Logits>(Logits(wide, config.vocabulary)),
                         Bias<dynamic>(config.vocabulary));
   // Types are first, so that ids that are in no table are found before anything is sent.
   return Graph<2, At<Types, 1>, At<decltype(words), 0>, At<Sum, 3, 2>, At<LayerNorm<dynamic>, 4>,
-               At<Dropped, 5>, At<Encoder, 6>, At<decltype(head), 7>>(
-      Types(config.types, wide), words, Sum{}, norm, Dropped{},
-      Encoder(config.layers, detail::bert_block<Plan, Form>(config)), head);
+               At<Dropped, 5>, At<decltype(encoder), 6>, At<decltype(head), 7>>(
+      Types(config.types, wide), words, Sum{}, norm, Dropped{}, encoder, head);
 }
 
 }  // namespace shardwise

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/attend.hpp"
@@ -52,7 +51,8 @@ struct Gpt2Table;
 ///
 ///     x = x + attention(norm(x)), x = x + down(gelu(up(norm(x)))), in each block
 ///
-/// `Blocks` is the number of blocks if the type is to have it, as stages of a pipeline need.
+/// `Blocks` is the number of blocks if the type is to have it, as stages of a pipeline need; the
+/// blocks are part 4.
 /// throws   argument_error if `heads` does not divide `features`, or `layers` is not `Blocks`
 /// source   Radford et al. 2019, section 2.3
 template <class Plan = TensorPlan, Gpt2Form Form = Gpt2Form{}, std::size_t Blocks = dynamic>
@@ -65,7 +65,7 @@ auto gpt2(const Gpt2Config& config) {
   return Sequential(Owns<detail::Gpt2Table, Table>(Table(config.vocabulary, wide)),
                     PositionEmbedding<dynamic, dynamic>(config.positions, wide),
                     To<typename Plan::stream>{}, Dropout<Form.dropped, Form.of>{},
-                    Repeat<Blocks, std::remove_const_t<decltype(block)>>(config.layers, block),
+                    detail::repeated<Blocks>(config.layers, block),
                     LayerNorm<dynamic>(wide, Epsilon{config.epsilon}),
                     Borrows<detail::Gpt2Table, Logits>(Logits(wide, config.vocabulary)));
 }

@@ -96,11 +96,15 @@ inline std::string text_of(const LlamaForm& form) {
 ///     x = x + attention(norm(x)), x = x + down(silu(gate(norm(x))) · up(norm(x))), in each block
 ///
 /// or with `Experts` in place of the second half.
+///
+/// `Blocks` is the number of blocks if the type is to have it, as stages of a pipeline need; the
+/// blocks are part 2.
 /// throws   argument_error if the form of the type is not that of `config`, `groups` does not
-///          divide `heads`, or a token cannot choose `chosen` of the experts
+///          divide `heads`, `layers` is not `Blocks`, or a token cannot choose `chosen` of the
+///          experts
 /// source   Touvron et al. 2023, section 2.2; Jiang et al. 2023 (Mistral 7B), section 2; Jiang et
 ///          al. 2024 (Mixtral of experts), section 2
-template <class Plan = TensorPlan, LlamaForm Form = LlamaForm{}>
+template <class Plan = TensorPlan, LlamaForm Form = LlamaForm{}, std::size_t Blocks = dynamic>
 auto llama(const LlamaConfig& config) {
   static_assert(Form.experts || !Form.balanced,
                 "LlamaForm: only models with experts have a balancing loss.");
@@ -130,7 +134,7 @@ auto llama(const LlamaConfig& config) {
       Residual(detail::llama_perceptron<Plan, Form>(config, norm)));
 
   const To<typename Plan::stream> stream;
-  const Repeat blocks(config.layers, block);
+  const auto blocks = detail::repeated<Blocks>(config.layers, block);
   const Table table(config.vocabulary, wide);
   const First logits(wide, config.vocabulary);
   if constexpr (Form.tied) {

@@ -105,10 +105,12 @@ auto parallel_block(const ParallelGptConfig& config) {
 /// Ranks sum the outputs of attention and perceptron as one, and with one norm also the gradients
 /// of their inputs: half the all-reduces of a block in which one follows the other.
 ///
-/// throws   argument_error if the form of the type is not that of `config`, or `groups` does not
-///          divide `heads`
+/// `Blocks` is the number of blocks if the type is to have it, as stages of a pipeline need; the
+/// blocks are part 2.
+/// throws   argument_error if the form of the type is not that of `config`, `groups` does not
+///          divide `heads`, or `layers` is not `Blocks`
 /// source   Wang and Komatsuzaki 2021 (GPT-J); Almazrouei et al. 2023 (Falcon), section 3.2
-template <class Plan = TensorPlan, ParallelGptForm Form = gptj_form>
+template <class Plan = TensorPlan, ParallelGptForm Form = gptj_form, std::size_t Blocks = dynamic>
 auto parallel_gpt(const ParallelGptConfig& config) {
   static_assert(!(Form.tied && Form.logits_bias),
                 "ParallelGptForm: logits that use the table have no bias.");
@@ -118,7 +120,8 @@ auto parallel_gpt(const ParallelGptConfig& config) {
   detail::require_form("parallel_gpt", detail::text_of(Form), detail::text_of(config.form));
   const std::size_t wide = config.features;
   const To<typename Plan::stream> stream;
-  const Repeat blocks(config.layers, detail::parallel_block<Plan, Form>(config));
+  const auto blocks =
+      detail::repeated<Blocks>(config.layers, detail::parallel_block<Plan, Form>(config));
   const LayerNorm<dynamic> norm(wide, Epsilon{config.epsilon});
   const Table table(config.vocabulary, wide);
   const Logits logits(wide, config.vocabulary);

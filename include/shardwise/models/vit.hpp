@@ -59,10 +59,12 @@ struct VitConfig {
 ///
 ///     x = x + attention(norm(x)), x = x + down(gelu(up(norm(x)))), in each block
 ///
-/// throws   argument_error if the patch of the type is not that of `config`, or `heads` does not
-///          divide `features`
+/// `Blocks` is the number of blocks if the type is to have it, as stages of a pipeline need; the
+/// blocks are part 6.
+/// throws   argument_error if the patch of the type is not that of `config`, `heads` does not
+///          divide `features`, or `layers` is not `Blocks`
 /// source   Dosovitskiy et al. 2021, section 3.1
-template <class Plan = TensorPlan, VitForm Form = VitForm{}>
+template <class Plan = TensorPlan, VitForm Form = VitForm{}, std::size_t Blocks = dynamic>
 constexpr auto vit(const VitConfig& config) {
   using Patches =
       Conv2d<typename Plan::first, dynamic, dynamic, kernel(Form.patch, {.stride = Form.patch})>;
@@ -79,8 +81,9 @@ constexpr auto vit(const VitConfig& config) {
                     PositionEmbedding<dynamic, dynamic>(config.tokens(), wide)
                         .initialized_by(init::narrow_normal),
                     To<typename Plan::stream>{}, Dropout<Form.dropped, Form.of>{},
-                    Repeat(config.layers, block), LayerNorm<dynamic>(wide, Epsilon{config.epsilon}),
-                    FirstRows{}, Logits(wide, config.classes));
+                    detail::repeated<Blocks>(config.layers, block),
+                    LayerNorm<dynamic>(wide, Epsilon{config.epsilon}), FirstRows{},
+                    Logits(wide, config.classes));
 }
 
 }  // namespace shardwise
