@@ -90,7 +90,9 @@ struct PlacedEvent {
 
   friend constexpr bool operator<(const PlacedEvent& a, const PlacedEvent& b) {
     const auto place = [](const PlacedEvent& e) {
-      return std::tuple(e.time, e.is_action, e.message.from, e.message.to, e.message.micro_batch);
+      const bool is_received = e.event.kind == PipelineEvent::Kind::receive;
+      return std::tuple(e.time, e.is_action, e.message.from, e.message.to, e.message.micro_batch,
+                        is_received);  // one rank may have both ends, if it has all stages
     };
     return place(a) < place(b);
   }

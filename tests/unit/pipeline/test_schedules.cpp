@@ -232,6 +232,24 @@ TEST_CASE("where sends meet their receives, every schedule runs in the order of 
   }
 }
 
+TEST_CASE("a rank that has all stages sends each message before it receives it") {
+  for (int micro_batches = 1; micro_batches <= 8; ++micro_batches)
+    for (int chunks = 2; chunks <= 4; ++chunks) {
+      const auto schedule = interleaved_one_f_one_b(1, micro_batches, chunks);
+      CHECK(keeps_memory(schedule, 0));
+      std::vector<StageMessage> sent;
+      int received = 0;
+      for (const PipelineEvent& event : events_of(schedule, 0, Sends::meeting)) {
+        if (event.kind == Kind::send) sent.push_back(message_of(schedule, 0, event));
+        if (event.kind != Kind::receive) continue;
+        const StageMessage message = message_of(schedule, 0, event);
+        CHECK(std::find(sent.begin(), sent.end(), message) != sent.end());
+        ++received;
+      }
+      CHECK(received == 2 * (chunks - 1) * micro_batches);
+    }
+}
+
 TEST_CASE("interleaved 1F1B with one chunk is 1F1B") {
   for (const int ranks : {1, 2, 4}) {
     const auto interleaved = interleaved_one_f_one_b(ranks, 8, 1);
