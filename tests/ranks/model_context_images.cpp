@@ -1,5 +1,5 @@
-// Models on meshes whose ranks along `context` have different rows of each image, while channels
-// are split along `tensor`. Everything is as on one rank.
+// Models on meshes whose ranks along `context` have different rows of each image, while channels or
+// columns are split along `tensor`. Everything is as on one rank.
 
 #include <doctest/doctest.h>
 
@@ -78,13 +78,27 @@ struct Seen
                               RowParallelLinear<6, 6>>>,
           FirstRows, ColumnParallelLinear<6, 5>> {};
 
-template <class Net>
+/// Each rank has a tile of each image: some of its rows, and of these some columns. Behind the
+/// pooling these are 3 rows and 2 columns, so that on 4 x 3 ranks some have none of them.
+// begin: tiles
+struct OfTiles
+    : Sequential<Conv2d<split::width, 2, 6, padded>, BatchNorm<6>, Relu,
+                 MaxPool2d<pool(3, {.stride = 2, .padding = 1})>,
+                 Conv2d<split::width, 6, 4, kernel(3, {.padding = 2, .dilation = 2})>,
+                 AveragePool2d<pool(2, {.stride = 1, .padding = 1, .counts_padding = false})>,
+                 Conv2d<split::width, 4, 3, 2>, Flatten, RowParallelLinear<18, 5>> {};
+using TilesToSamples =
+    Ends<CutOverContext<Axis::height, Sharded<Axis::width>>, CutOverContext<Axis::batch>>;
+using Tiles = SamplesOverMesh<Sharded<Axis::width>, Axis::height>;  // of the views of images
+// end: tiles
+
+template <class Net, class E = OfImages, class X = Images>
 void check_learns_on_rows(const Learned& learned) {
   for (const mesh& sizes : meshes_of_rows) {
     CAPTURE(to_string(sizes));
     on_mesh(sizes, [&](Ranks& ranks) {
-      Model<Net, OnMesh, OfImages> model(Net{}, ranks, Seed{1}, images);
-      check_learns_as_pytorch<Images>(model, learned);
+      Model<Net, OnMesh, E> model(Net{}, ranks, Seed{1}, images);
+      check_learns_as_pytorch<X>(model, learned);
       CHECK(replicas_are_equal(model, ranks));
     });
   }
@@ -106,6 +120,12 @@ TEST_CASE("a vision transformer learns from rows of images what PyTorch learns")
                               {1.6580104189247917, 2.1744251494227265, 1.3878255808230162}});
 }
 
+TEST_CASE("windows that are split along both axes of images learn what PyTorch learns") {
+  check_learns_on_rows<OfTiles, TilesToSamples, Tiles>(
+      {{1.9633674549930289, 1.6992883801820524, 2.1459125938660186},
+       {3.4300345309194826, 2.093125781236354, 2.9358292929165639}});
+}
+
 namespace {
 
 /// Saves halos, factors of channels and keys of all tokens. Sizes are those of blocks of a Pool.
@@ -121,12 +141,16 @@ struct Held
                               RowParallelLinear<8, 8>>>> {};
 
 // Of 7 images of 2 channels with 5 rows of 4 pixels, rank 0 of 3 has 2 rows, and reads 3 of them;
-// SiLU saves its input, 3 channels of those rows on 2 ranks along `tensor`.
-using Few = Sequential<Conv2d<split::output, 2, 6, padded>, Silu>;
-constexpr RankMemory of_few = memory_of<Few, mesh{.context = 3, .tensor = 2},
-                                        CutOverContext<Axis::height>, CutOverContext<Axis::height>>(
-    Shape{{Axis::batch, 7}, {Axis::channel, 2}, {Axis::height, 5}, {Axis::width, 4}})[0];
-static_assert(of_few == RankMemory{3 * 18 + 3, 7 * 2 * 3 * 4 + 7 * 3 * 2 * 4});
+// SiLU saves its input, 3 channels of those rows on 2 ranks along `tensor`. If these have 2 columns
+// each, a rank reads 3 of them.
+template <class S>
+constexpr RankMemory memory_of_few =
+    memory_of<Sequential<Conv2d<S, 2, 6, padded>, Silu>, mesh{.context = 3, .tensor = 2},
+              CutOverContext<Axis::height>, CutOverContext<Axis::height>>(Shape{
+        {Axis::batch, 7}, {Axis::channel, 2}, {Axis::height, 5}, {Axis::width, 4}})[0];
+static_assert(memory_of_few<split::output> ==
+              RankMemory{3 * 18 + 3, 7 * 2 * 3 * 4 + 7 * 3 * 2 * 4});
+static_assert(memory_of_few<split::width> == RankMemory{6 * 18 + 6, 7 * 2 * 3 * 3 + 7 * 6 * 2 * 2});
 
 }  // namespace
 

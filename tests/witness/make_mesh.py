@@ -76,6 +76,11 @@ def print_steps(network):
 
 print_steps(Excited())
 print_steps(Seen())
+print_steps(torch.nn.Sequential(
+    torch.nn.Conv2d(2, 6, 3, padding=1), torch.nn.BatchNorm2d(6), torch.nn.ReLU(),
+    torch.nn.MaxPool2d(3, stride=2, padding=1), torch.nn.Conv2d(6, 4, 3, padding=2, dilation=2),
+    torch.nn.AvgPool2d(2, stride=1, padding=1, count_include_pad=False),
+    torch.nn.Conv2d(4, 3, 2), torch.nn.Flatten(), torch.nn.Linear(18, 5)))
 network = torch.nn.Sequential(
     torch.nn.Conv2d(2, 6, 3, padding=1), torch.nn.BatchNorm2d(6), torch.nn.ReLU(),
     torch.nn.Conv2d(6, 4, 2), torch.nn.ReLU(), torch.nn.Conv2d(4, 3, 3, padding=1),

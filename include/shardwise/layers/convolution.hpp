@@ -43,8 +43,9 @@ namespace shardwise {
 /// rows: Sharded<height> -> Sharded<height>. Padding is only at the ends of the image, not of a
 /// rank's rows.
 ///
-/// On a mesh whose ranks along `context` have different rows of images, a convolution that is split
-/// by channel or not at all takes along `context` what split::height takes along `tensor`.
+/// On a mesh whose ranks along `context` have different rows of images, a convolution that is not
+/// split by height takes along `context` what split::height takes along `tensor`. With split::width
+/// a rank then has a tile of each image.
 ///
 /// In and Out are channels, as `Sized` says; `Conv1d`, `Conv2d` and `Conv3d` make the Form. Shards
 /// follow the units and grain of the input's channels. The output's channels have the form's grain;

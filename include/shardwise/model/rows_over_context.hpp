@@ -143,8 +143,8 @@ void require_runs_on_rows(const mesh& sizes, const Shape& in) {
     using Taken = typename L::rows_taken;
     if (!std::same_as<Taken, Sharded<Axis::sequence>> && (layout_value<Ins>.cuts(cut) || ...))
       refuse_rows(sizes, in,
-                  "they are split along tensor, too. Split channels or features along tensor, or "
-                  "give context one rank");
+                  "they are split along tensor, too. Split channels, width or features along "
+                  "tensor, or give context one rank");
     if (!std::same_as<Taken, Sharded<Axis::sequence>> && !in[in.find(cut)].known())
       refuse_rows(sizes, in, unknown_rows);
     if (std::same_as<Taken, Sharded<Axis::batch>> && (layout_value<Ins>.cuts(Axis::batch) || ...))
