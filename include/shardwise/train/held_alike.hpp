@@ -161,8 +161,8 @@ void require_alike(M& model, const HeldAlike& held) {
 /// some ranks. Call it between two steps, every N of them. With the model's optimizer, its moments
 /// too: those that differ change parameters in the next step. Of what is cut over `data`, moments
 /// or parameters, only ranks at the same place along `data` are compared. A collective; for the
-/// model of one stage of a pipeline, of the ranks of this stage. sends    an all-reduce of two
-/// int64 for each whole tensor and each shard or share; if some
+/// model of one stage of a pipeline, of the ranks of this stage.
+/// sends    an all-reduce of two int64 for each whole tensor and each shard or share; if some
 ///          differ, one of one int64 for each of the first 8 and each rank
 /// throws   collective_error on every rank, with the tensors and the ranks that differ from most of
 ///          those that hold the same; argument_error for another model's optimizer
