@@ -174,7 +174,7 @@ std::vector<TensorPart> moment_parts(Run<Context>& run, O& optimizers, const Ten
 template <class M, class O>
 requires detail::OptimizerOf<O, M>
 void save_checkpoint(const std::filesystem::path& path, M& model, O& optimizer,
-                     const RunPosition& position, const SaveOptions& options = {}) {
+                     const RunPosition& position = {}, const SaveOptions& options = {}) {
   detail::require_own(model, optimizer, "save_checkpoint");
   auto& run = detail::runs_of(model).first();
   const detail::RunState state{run.step,

@@ -1,6 +1,8 @@
 #pragma once
 // A rank's part of a global tensor, with its memory.
 
+#include <cstddef>
+#include <span>
 #include <vector>
 
 #include "shardwise/layout/view.hpp"
@@ -46,6 +48,8 @@ class Tensor {
   T& operator[](std::size_t i) { return memory_[i]; }
   const T& operator[](std::size_t i) const { return memory_[i]; }
   std::size_t size() const { return memory_.size(); }
+  std::span<T> span() noexcept { return {memory_.data(), memory_.size()}; }
+  std::span<const T> span() const noexcept { return {memory_.data(), memory_.size()}; }
   ///@}
 
   ///@{

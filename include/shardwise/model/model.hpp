@@ -106,14 +106,18 @@ class Model : public ModelBase<Ctx> {
   Model(communicator& ranks, Seed seed, Keep keep = Keep::whole)
       : Model(detail::architecture_by_type<Architecture>(), ranks, seed, {}, keep, Backend()) {}
 
-  /// `in` is the global shape of the inputs, with a batch of any size or `dynamic`. It is needed if
-  /// the first layer does not know its features, if features have a grain, or if the model has
-  /// several inputs.
+  ///@{
+  /// `in` is the global shape of the inputs, with a batch of any size or `dynamic`. It is needed
+  /// for images, if the first layer does not know its features, if features have a grain, or if the
+  /// model has several inputs. `given` is needed if some sizes are not in its type.
   /// throws   shape_error, with the layer's place, for neighbouring layers that do not match;
   ///          memory_error
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in = {},
         Keep keep = Keep::whole)
       : Model(given, ranks, seed, in, keep, Backend()) {}
+  Model(communicator& ranks, Seed seed, const input_shapes& in, Keep keep = Keep::whole)
+      : Model(detail::architecture_by_type<Architecture>(), ranks, seed, in, keep, Backend()) {}
+  ///@}
 
   /// A model that computes with the caller's backend, which must outlive it.
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
