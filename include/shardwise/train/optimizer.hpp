@@ -82,6 +82,17 @@ inline void check_option(const char* rule, const char* option, double value, dou
                         std::isfinite(end) ? " and below " + std::to_string(end) : std::string()});
 }
 
+/// Throws argument_error for gradients of which a rank has only its summand.
+[[gnu::noinline]] inline void require_settled(GradientState gradients) {
+  if (gradients == GradientState::none || gradients == GradientState::whole) return;
+  throw argument_error(
+      "Optimizer: a step before settle_gradients: of some gradients each rank has only its "
+      "summand, "
+      "so ranks would go on with different parameters. Call model.settle_gradients() after the "
+      "last "
+      "backward of a step");
+}
+
 /// The update of one element of a model of Precision P.
 template <class P, class Update, class Given>
 struct UpdateElement {
@@ -163,7 +174,9 @@ class Optimizer {
 
   /// Applies the model's gradients, which must be settled. Call the model's `next_step` after it.
   /// A collective if the Keep is not `whole`.
+  /// throws   argument_error after a backward without a `settle_gradients`
   void step() {
+    detail::require_settled(model_->run().gradients);
     begin_update();
     update_values([this](std::size_t n, const auto& loop) { model_->backend().for_each(n, loop); });
     ++steps_;

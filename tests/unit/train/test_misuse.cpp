@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -182,6 +184,33 @@ TEST_CASE("gradients that were settled are settled once, and nothing is added to
   });
 }
 
+TEST_CASE("an optimizer refuses gradients that are not settled, and the step can go on") {
+  using Batch = Sharded<Axis::batch>;
+  run_ranks(3, [](ThreadCommunicator& ranks) {
+    ModelOf<Whole, ThreadCommunicator, Ends<Batch, Batch>> model(ranks, Seed{1});
+    Optimizer optimizer(model, Sgd{.learning_rate = 0.5});
+    Tensor<double, Batch> x(in, place_of(ranks));
+    for (double& number : x.span()) number = 1 + ranks.rank();
+    const auto y = model.forward(x.view());
+    const std::vector<double> ones(y.size(), 1.0);
+    model.backward(View<const double, Batch>(ones.data(), y.global(), place_of(ranks)));
+    const std::vector<double> before(model.values().begin(), model.values().end());
+    for (const auto& step :
+         {std::function([&] { optimizer.end_step(); }), std::function([&] { optimizer.step(); })}) {
+      CHECK(contains(message_of(step), "a step before settle_gradients"));
+      CHECK(std::vector<double>(model.values().begin(), model.values().end()) == before);
+      CHECK(optimizer.steps() == 0);
+    }
+    model.settle_gradients();
+    optimizer.end_step();
+    std::vector<double> sums(before.size());
+    ranks.all_reduce<double>(model.values(), sums);
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      CHECK(std::abs(sums[i] - 3 * model.values()[i]) < 1e-12);  // the same on every rank
+    CHECK(std::vector<double>(model.values().begin(), model.values().end()) != before);
+  });
+}
+
 TEST_CASE("parameters behind axes that nobody knows are refused, not guessed") {
   using Images = Sequential<Flatten, RowParallelLinear<147, 2>>;
   run_ranks(2, [](ThreadCommunicator& ranks) {
@@ -194,7 +223,7 @@ TEST_CASE("parameters behind axes that nobody knows are refused, not guessed") {
                     shape_error);
     const Shape images{
         {Axis::batch, dynamic}, {Axis::channel, 3}, {Axis::height, 7}, {Axis::width, 7}};
-    ModelOf<Images, ThreadCommunicator> model(Images{}, ranks, Seed{1}, images);
+    ModelOf<Images, ThreadCommunicator> model(ranks, Seed{1}, images);
     const auto x = made({{Axis::batch, 2}, images[1], images[2], images[3]}, place_of(ranks));
     CHECK(model.forward(x.view()).size() == 4);
   });
