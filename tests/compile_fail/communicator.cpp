@@ -1,10 +1,12 @@
 // Communicators and dtypes that a Context cannot have; what a communicator lacks is named.
+// Functions of a rank that take another communicator.
 
 #include <concepts>
 #include <span>
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/collectives.hpp"
+#include "shardwise/comm/thread_mesh.hpp"
 #include "shardwise/model/context.hpp"
 
 using namespace shardwise;
@@ -82,6 +84,27 @@ using Number = float;
 
 }  // namespace
 
-constexpr std::size_t bytes = sizeof(Context<Number, Reference, Mine>::dtype);
+#if CASE == 9  // expect: C is a backend, where a Context names its communicator
+using Ctx = Context<Number, Mine, Reference>;
+#else
+using Ctx = Context<Number, Reference, Mine>;
+#endif
+constexpr std::size_t bytes = sizeof(Ctx::dtype);
+
+#if CASE == 10  // expect: run_ranks calls f\(ThreadCommunicator&\), and F is no function that takes
+inline void start() {
+  run_ranks(2, [](Mine&) {});
+}
+#elif CASE == \
+    11  // expect: run_mesh calls f\(MeshRanks<ThreadCommunicator>&\), and F is no function
+inline void start() {
+  run_mesh({.data = 2}, [](Mine&) {});
+}
+#else
+inline void start() {
+  run_ranks(2, [](ThreadCommunicator&) {});
+  run_mesh({.data = 2}, [](MeshRanks<ThreadCommunicator>&) {});
+}
+#endif
 
 inline void call(std::span<float> data) { Mover().all_reduce<float>(data, data); }

@@ -84,7 +84,11 @@ consteval bool must_move() {
 /// The error for a type that is not a communicator, one sentence for each missing member.
 template <class C>
 consteval bool must_be_communicator() {
-  if constexpr (!Communicator<C>) {
+  if constexpr (requires { typename C::template Linear<float>; }) {
+    static_assert(Communicator<C>,
+                  "C is a backend, where a Context names its communicator. The backend is second "
+                  "and the communicator third: Context<float, Reference, ThreadCommunicator>.");
+  } else if constexpr (!Communicator<C>) {
     static_assert(
         requires(const C& c) {
           { c.rank() } -> std::same_as<int>;

@@ -1,6 +1,7 @@
 #pragma once
 // Runs a function on a mesh of ranks that are threads of this process.
 
+#include <concepts>
 #include <functional>
 
 #include "shardwise/comm/mesh_ranks.hpp"
@@ -19,6 +20,10 @@ namespace shardwise {
 ///         the order does not name each axis once; what run_ranks throws
 template <class F>
 void run_mesh(const mesh& sizes, F f, MeshOptions options = {}, ThreadOptions thread_options = {}) {
+  static_assert(
+      std::invocable<F&, MeshRanks<ThreadCommunicator>&>,
+      "run_mesh calls f(MeshRanks<ThreadCommunicator>&), and F is no function that takes "
+      "one: give [](shardwise::MeshRanks<shardwise::ThreadCommunicator>& ranks) { ... }.");
   run_ranks(
       sizes.size(),
       [&](ThreadCommunicator& world) {

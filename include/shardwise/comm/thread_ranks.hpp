@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -182,6 +183,9 @@ inline void run_rank_threads(int ranks, RankProgram program, ThreadOptions optio
 ///         rank_error if a thread cannot be started
 template <class F>
 void run_ranks(int ranks, F f, ThreadOptions options = {}) {
+  static_assert(std::invocable<F&, ThreadCommunicator&>,
+                "run_ranks calls f(ThreadCommunicator&), and F is no function that takes one: give "
+                "[](shardwise::ThreadCommunicator& ranks) { ... }.");
   const auto call = [](void* function, ThreadCommunicator& communicator) {
     std::invoke(*static_cast<F*>(function), communicator);
   };

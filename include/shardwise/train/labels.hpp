@@ -81,7 +81,11 @@ template <Layout Along>
     throw argument_error({"label ", labels[i], " of row ", number_in_whole(labels, i),
                           " is no class: there are ", classes,
                           " classes, numbered from 0. Look at the labels, or at the size of the "
-                          "model's last layer"});
+                          "model's last layer",
+                          labels[i] >= 0 || ignored != none_ignored
+                              ? ""
+                              : ". Rows without a class are left out by MaskedCrossEntropy, or by "
+                                "NegativeLogLikelihood with .ignored"});
   }
 }
 

@@ -105,7 +105,8 @@ TEST_CASE("shards that could end within a group") {
                        "the input is a tensor [batch 2, channel 4*2, height 1, width 1], whose "
                        "channels are kept together in units of 2, but a group has 4 of them, so "
                        "that a shard could end within a group: let the layer in front keep whole "
-                       "groups together (.grain = 4)",
+                       "groups together (.grain = 4). The channels of a model's input are given "
+                       "as {Axis::channel, 2, 4}",
                        shape_error);
   CHECK(layer.output_shape(pictures({Axis::channel, 2, 4}, 1, 1))[1] == Dim{Axis::channel, 2, 4});
   CHECK(layer.output_shape(pictures({Axis::channel, 1, 8}, 1, 1))[1] == Dim{Axis::channel, 1, 8});

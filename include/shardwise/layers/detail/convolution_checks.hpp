@@ -128,7 +128,8 @@ struct ConvolutionChecks {
                        ", but a group has ", of_group,
                        " of them, so that a shard could end within a group: let the layer in front "
                        "keep whole groups together (.grain = ",
-                       of_group, ")"});
+                       of_group, "). The channels of a model's input are given as {Axis::channel, ",
+                       groups, ", ", of_group, "}"});
   }
 
   [[noreturn]] void throw_too_small(const Shape& x, const Dim& dim, const Window& window) const {
