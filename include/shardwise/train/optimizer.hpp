@@ -87,10 +87,8 @@ inline void check_option(const char* rule, const char* option, double value, dou
   if (gradients == GradientState::none || gradients == GradientState::whole) return;
   throw argument_error(
       "Optimizer: a step before settle_gradients: of some gradients each rank has only its "
-      "summand, "
-      "so ranks would go on with different parameters. Call model.settle_gradients() after the "
-      "last "
-      "backward of a step");
+      "summand, so ranks would go on with different parameters. Call model.settle_gradients() "
+      "after the last backward of a step");
 }
 
 /// The update of one element of a model of Precision P.
