@@ -152,6 +152,18 @@ static_assert(memory_of_few<split::output> ==
               RankMemory{3 * 18 + 3, 7 * 2 * 3 * 4 + 7 * 3 * 2 * 4});
 static_assert(memory_of_few<split::width> == RankMemory{6 * 18 + 6, 7 * 2 * 3 * 3 + 7 * 6 * 2 * 2});
 
+// Windows of 3 x 3 on 512 x 512 pixels: 16 ranks with other rows exchange 30 of 512 pixels, and
+// with tiles 6 columns and then 6 rows of 512 + 6 pixels.
+template <class S, Layout Cut>
+constexpr std::size_t floats_sent(const mesh& sizes) {
+  const Shape square{{Axis::batch, 1}, {Axis::channel, 1}, {Axis::height, 512}, {Axis::width, 512}};
+  const Plan sent = plan_of<Ends<Cut, Cut>, Train>(Conv2d<S, 1, 1, padded>{}, sizes, square);
+  return sent.forward.bytes_sent(sizes) / sizeof(float);
+}
+static_assert(floats_sent<split::none, CutOverContext<Axis::height>>({.context = 16}) == 30 * 512);
+static_assert(floats_sent<split::width, CutOverContext<Axis::height, Sharded<Axis::width>>>(
+                  {.context = 4, .tensor = 4}) == 6 * 512 + 6 * 518);
+
 }  // namespace
 
 TEST_CASE("the pool holds what memory_of says that a forward saves of rows and tokens") {
