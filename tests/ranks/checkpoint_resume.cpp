@@ -111,13 +111,25 @@ class Training {
     return losses;
   }
 
-  /// Uses the model, so that packed and rounded copies of its parameters are made.
-  void use() {
-    using T = typename Precision::compute;
-    const Tensor<T, Invariant> x(Shape{{Axis::batch, 1}, {Axis::feature, 9}},
-                                 place_of(model_.ranks()));
-    model_.evaluate(x.view());
+  /// Uses the model, so that packed and rounded copies of its parameters are made. Returns what it
+  /// gives for zeros.
+  std::vector<double> use() {
+    const auto y = model_.evaluate(zeros().view());
+    std::vector<double> numbers;
+    for (const auto number : y.span()) numbers.push_back(detail::rounded<double>(number));
+    return numbers;
   }
+  /// Begins a step of two samples and adds one of them, calls f(), and returns the error of the
+  /// step's end.
+  template <class F>
+  std::string interrupted(F&& f) {
+    Step step(optimizer_, 2);
+    const Tensor<std::int32_t, Invariant> label(Shape{{Axis::batch, 1}}, place_of(model_.ranks()));
+    step.add(zeros().view(), label.view(), CrossEntropy{});
+    f();
+    return message_of<argument_error>([&] { step.finish(); });
+  }
+  void load_only_weights(const std::filesystem::path& path) { load_weights(path, model_); }
 
   /// Whole parameters; a collective.
   std::map<std::string, std::vector<double>> parameters() {
@@ -133,6 +145,11 @@ class Training {
 
  private:
   using Precision = typename detail::precision_of<P>::type;
+
+  auto zeros() {
+    return Tensor<typename Precision::compute, Invariant>(
+        Shape{{Axis::batch, 1}, {Axis::feature, 9}}, place_of(model_.ranks()));
+  }
 
   Model<Mlp, Context<P, Reference, ThreadCommunicator>> model_;
   Optimizer<Rule, Model<Mlp, Context<P, Reference, ThreadCommunicator>>> optimizer_;
@@ -227,8 +244,27 @@ TEST_CASE("parameters that are wider than what is computed with") {
   for (const int p : {1, 3}) {
     save_after<Mixed>(p, dampened, path);
     CHECK(TensorFiles(path).tensors().at("0.weight").info.dtype == file_dtype_v<float>);
+    CHECK(TensorFiles(path).metadata().at("format") == "pt");  // Hugging Face's readers need it
     CHECK(difference(resumed<Mixed>(p, dampened, path), never_stopped<Mixed>(p, dampened)) == 0);
   }
+}
+
+TEST_CASE("layers read what was loaded, and a step that was begun before is discarded") {
+  using Mixed = Precision<bf16, float>;
+  const TemporaryFolder folder("shardwise_resume_begun");
+  const auto path = folder.path() / "run.safetensors";
+  save_after<Mixed>(2, dampened, path);
+  run_ranks(2, [&](ThreadCommunicator& ranks) {
+    Training<Mixed, Sgd> weights(ranks, dampened, 99), run(ranks, dampened, 99);
+    run.load(path);
+    const auto expected = run.use();
+    CHECK(weights.use() != expected);
+    weights.load_only_weights(path);
+    CHECK(weights.use() == expected);
+    const auto next = run.steps(1);
+    CHECK(contains(run.interrupted([&] { run.load(path); }), "after the step's end"));
+    CHECK(run.steps(1) == next);
+  });
 }
 
 TEST_CASE("an optimizer goes on only with the moments that it has") {
@@ -386,6 +422,7 @@ TEST_CASE("a folder keeps the newest whole checkpoints, and files that are not i
       return steps;
     };
     on_ranks(2, [&](Trained& training, ThreadCommunicator& ranks) {
+      CHECK_FALSE(training.is_due(folder));
       for (std::uint64_t i = 1; i <= 7; ++i) {
         training.steps(1);
         if (training.is_due(folder)) training.save_in(folder, {.max_shard_bytes = most});
@@ -405,6 +442,12 @@ TEST_CASE("a folder keeps the newest whole checkpoints, and files that are not i
       training.save_in(folder, {.max_shard_bytes = most});
       if (ranks.rank() == 0) CHECK(published() == std::vector<std::uint64_t>{8, 9});
     });
+    on_ranks(2,
+             [&](Trained& training, ThreadCommunicator& ranks) {  // an earlier one does not count
+               training.steps(3);
+               training.save_in(folder, {.max_shard_bytes = most});
+               if (ranks.rank() == 0) CHECK(published() == std::vector<std::uint64_t>{3, 8, 9});
+             });
     for (const std::string& name : others) CHECK(bytes_of(temporary.path() / name) == "another's");
     for (const std::string& name : left)
       CHECK_FALSE(std::filesystem::exists(temporary.path() / name));

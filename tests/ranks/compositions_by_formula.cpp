@@ -376,6 +376,20 @@ TEST_CASE("what stands in a Repeat borrows each time from an owner in front of i
   });
 }
 
+TEST_CASE("each block of a Repeat borrows from its own owner") {
+  struct Deep : Repeat<2, Sequential<Owns<Table, Square>, Relu, Borrows<Table, Square>>> {};
+  check<Deep>([](const Whole& x, const Whole& dy) {
+    LinearByHand a(0, "0.0.", 6, 6), b(0, "0.0.", 6, 6);
+    LinearByHand c(1, "1.0.", 6, 6), d(1, "1.0.", 6, 6);
+    Tensors t;
+    const Whole first = relu(a.forward(x)), second = relu(c.forward(b.forward(first)));
+    t["output 0"] = d.forward(second);
+    const Whole dc = c.backward(relu_backward(d.backward(dy, t), second), t);
+    t["input gradient 0"] = a.backward(relu_backward(b.backward(dc, t), first), t);
+    return t;
+  });
+}
+
 TEST_CASE("a second batch of the second step is added to all uses of shared parameters") {
   struct Two : Sequential<Owns<Table, Square>, Relu, Borrows<Table, Square>> {};
   using Stream = Ends<Invariant, Invariant>;

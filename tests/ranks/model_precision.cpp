@@ -276,6 +276,8 @@ TEST_CASE("parameters are set and gathered in their own dtype, and layers read t
     model.values_changed();
     CHECK(static_cast<float>(model.evaluate(x.view())[0]) ==
           static_cast<float>(bf16(2 * weight[0])));
+    model.set("weight", weight.view());
+    CHECK(static_cast<float>(model.evaluate(x.view())[0]) == static_cast<float>(bf16(weight[0])));
   });
 }
 

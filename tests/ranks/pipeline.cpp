@@ -748,7 +748,7 @@ TEST_CASE("backward in two parts leaves the gradients of linear layers to the se
   });
 }
 
-TEST_CASE("backward in two parts writes the same gradients where ranks store shares") {
+TEST_CASE("backward in two parts adds the gradients of two batches in bf16, and to shares") {
   using Mixed = Context<Precision<bf16, float>, Reference, MeshRanks<ThreadCommunicator>>;
   struct Linears : Sequential<ColumnParallelLinear<6, 7>, RowParallelLinear<7, 5>> {};
   const auto check = [](MeshRanks<ThreadCommunicator>& ranks, Keep keep) {
@@ -758,12 +758,14 @@ TEST_CASE("backward in two parts writes the same gradients where ranks store sha
     const auto dy = filled<bf16, Whole>({{Axis::batch, 3}, {Axis::feature, 5}}, ranks.place(),
                                         [](std::size_t i) { return bf16(0.5F - float(i % 3)); });
     const auto gradients = [&](bool in_parts) {
-      model.forward(x.view());
-      if (in_parts) {
-        model.backward_input(Flight{}, dy.view());
-        model.backward_parameters(Flight{});
-      } else {
-        model.backward(dy.view());
+      for (int batch = 0; batch < 2; ++batch) {
+        model.forward(x.view());
+        if (in_parts) {
+          model.backward_input(Flight{}, dy.view());
+          model.backward_parameters(Flight{});
+        } else {
+          model.backward(dy.view());
+        }
       }
       const auto all = model.gradients();
       std::vector<float> copy(all.begin(), all.end());
@@ -773,7 +775,7 @@ TEST_CASE("backward in two parts writes the same gradients where ranks store sha
     const auto whole = gradients(false);
     CHECK(gradients(true) == whole);
   };
-  for (const Keep keep : {Keep::gradients_over_data, Keep::all_over_data})
+  for (const Keep keep : {Keep::whole, Keep::gradients_over_data, Keep::all_over_data})
     run_mesh({.data = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) { check(ranks, keep); });
 }
 

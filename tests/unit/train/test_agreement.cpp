@@ -207,9 +207,11 @@ TEST_CASE("another seed, model, input or label of a rank is told at the first st
   const auto end = "; found at step 1. All would train on";
   Given other;
   CHECK(told_of_rank_1(1, {}, other) == "");
-  other.seed = 2;
-  CHECK(contains(told_of_rank_1(1, {}, other),
-                 std::string(": rank 1 was given another seed than ranks 0, 2") + end));
+  for (const std::uint64_t seed : {std::uint64_t{2}, (std::uint64_t{1} << 32) + 1}) {
+    other.seed = seed;
+    CHECK(contains(told_of_rank_1(1, {}, other),
+                   std::string(": rank 1 was given another seed than ranks 0, 2") + end));
+  }
   other.seed = 1;
   other.labels = [](int step) { return step + 1; };
   CHECK(contains(told_of_rank_1(1, {}, other),

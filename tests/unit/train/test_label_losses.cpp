@@ -225,6 +225,19 @@ TEST_CASE("what cannot be counted is refused, and so is a label that is no class
   CHECK(contains(refusal<Invariant>(MaskedCrossEntropy{}, labels), "there are none in this step"));
 }
 
+TEST_CASE("weights count as the doubles that they are") {
+  SingleRank alone;
+  const LabelBatch batch(plain, {}, false, false);
+  auto weights = made_weights(plain.back(), {});
+  std::fill_n(weights.data(), weights.size(), 0.1);  // in float 1.5e-9 more
+  const NegativeLogLikelihood loss{.class_weights = weights.view(),
+                                   .reduction = LossReduction::sum};
+  const std::vector<double> prediction(plain.elements(), -1.0);
+  const auto result =
+      loss_of<Invariant, double>(alone, loss, plain, prediction, batch.labels.view(), {1, 1});
+  CHECK(std::abs(result.loss - 6 * 0.1) < 1e-14);
+}
+
 TEST_CASE("weights that are none, or are those of other classes, are refused") {
   auto labels = made_labels(Shape{plain[0]}, {}, 10);
   auto weights = made_weights(plain.back(), {});

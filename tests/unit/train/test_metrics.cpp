@@ -70,11 +70,12 @@ TEST_CASE("of equal logits the first count, and one that is no number counts bef
       1, 1,   1,   0, 0, 0, 0, 0, 0, 0,    // label 2: two equal ones before it
       1, nan, 5,   7, 0, 0, 0, 0, 0, nan,  // label 2: two that are no numbers, and a larger one
       0, 0,   nan, 0, 0, 0, 0, 0, 0, 0,    // label 2 is none itself
+      0, 0,   1,   1, 0, 0, 1, 0, 1, 0,    // label 2: three equal ones behind it, on other ranks
   };
-  const std::vector<std::size_t> expected{0, 0, 1, 2, 2, 2, 2, 2, 2, 2};
+  const std::vector<std::size_t> expected{1, 1, 2, 3, 3, 3, 3, 3, 3, 3};
   for (const int size : {1, 4}) {
     run_ranks(size, [&](ThreadCommunicator& ranks) {
-      Tensor<std::int32_t, Invariant> labels(Shape{{Axis::batch, 3}}, place_of(ranks));
+      Tensor<std::int32_t, Invariant> labels(Shape{{Axis::batch, 4}}, place_of(ranks));
       for (std::int32_t& label : labels.view().span()) label = 2;
       CHECK(counts<Invariant>(ranks, logits, labels) == expected);
       CHECK(counts<Batch>(ranks, logits, labels) == expected);
