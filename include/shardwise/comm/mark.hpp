@@ -28,6 +28,7 @@ struct GivenAlike {
   std::uint32_t model = 0;    ///< its type, and the names and sizes of its parameters
   std::uint32_t inputs = 0;   ///< those that are `Invariant` or `Replicated`, or slices of such
   std::uint32_t targets = 0;  ///< the same
+  std::uint32_t learning_rate = 0;  ///< of the step's optimizer
 
   friend bool operator==(const GivenAlike&, const GivenAlike&) = default;
 };

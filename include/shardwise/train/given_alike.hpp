@@ -17,6 +17,11 @@
 
 namespace shardwise::detail {
 
+/// A hash of the two halves.
+constexpr std::uint32_t mixed_halves(std::uint64_t bits) {
+  return mixed(static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32));
+}
+
 /// The bits of element i, with i.
 template <class T>
 struct BitsAt {
@@ -26,8 +31,7 @@ struct BitsAt {
     const auto place = static_cast<std::uint32_t>(i);
     if constexpr (sizeof(T) == 8) {
       const auto bits = std::bit_cast<std::uint64_t>(elements[i]);
-      return mixed(mixed(static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32)),
-                   place);
+      return mixed(mixed_halves(bits), place);
     } else {
       using Bits =
           std::conditional_t<sizeof(T) == 4, std::uint32_t,
@@ -96,12 +100,12 @@ bool compares_given(Run<Context>& run) {
 template <class M, class Target>
 [[gnu::cold]] void note_given(M& model, const typename M::input_view& x, const Target& target) {
   auto& run = model.run();
-  const auto seed = run.seed.value;
-  run.given = {
-      .seed = mixed(static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)),
-      .model = model.fingerprint(),
-      .inputs = fingerprint_of(run, x),
-      .targets = fingerprint_of(run, target)};
+  const double rate = run.under_way == nullptr ? 0 : run.under_way->learning_rate;
+  run.given = {.seed = mixed_halves(run.seed.value),
+               .model = model.fingerprint(),
+               .inputs = fingerprint_of(run, x),
+               .targets = fingerprint_of(run, target),
+               .learning_rate = mixed_halves(std::bit_cast<std::uint64_t>(rate))};
   run.given_to_all = run.given;
   if constexpr (MeshCommunicator<typename M::communicator>) {
     run.given_to_all.inputs = fingerprint_of<AlikeOn::all_ranks>(run, x);

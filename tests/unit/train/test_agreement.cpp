@@ -51,6 +51,7 @@ class Skipping : public WrappedCommunicator<Skipping, ThreadCommunicator> {
 /// What a rank is given, unless a case says otherwise.
 struct Given {
   std::uint64_t seed = 1;
+  double learning_rate = 0.1;
   std::uint64_t every = ComparedSteps::default_every;
   int samples = 5;
   int batches = 1;  // of a step, with as many samples each
@@ -64,7 +65,7 @@ void train(C& ranks, int steps, const Given& given) {
   using Context = Context<double, Reference, C>;
   Model<L, Context, Ends<Data, Data>> model(ranks, Seed{given.seed});
   model.compare_given_every(given.every);
-  Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
+  Optimizer optimizer(model, Sgd{.learning_rate = given.learning_rate});
   const auto samples = static_cast<std::size_t>(given.samples);
   for (int t = 0; t < steps; ++t) {
     Step step(optimizer, static_cast<std::size_t>(given.batches) * samples, {.clip_norm = 1.0});
@@ -203,7 +204,7 @@ TEST_CASE("a target that is a Tensor or has static extents is compared, and no m
   });
 }
 
-TEST_CASE("another seed, model, input or label of a rank is told at the first step") {
+TEST_CASE("another seed, model, input, label or rate of a rank is told at the first step") {
   const auto end = "; found at step 1. All would train on";
   Given other;
   CHECK(told_of_rank_1(1, {}, other) == "");
@@ -213,6 +214,10 @@ TEST_CASE("another seed, model, input or label of a rank is told at the first st
                    std::string(": rank 1 was given another seed than ranks 0, 2") + end));
   }
   other.seed = 1;
+  other.learning_rate = 0.2;
+  CHECK(contains(told_of_rank_1(1, {}, other),
+                 std::string(": rank 1 was given another learning rate than ranks 0, 2") + end));
+  other.learning_rate = 0.1;
   other.labels = [](int step) { return step + 1; };
   CHECK(contains(told_of_rank_1(1, {}, other),
                  std::string(": rank 1 was given other targets than ranks 0, 2") + end));

@@ -148,7 +148,8 @@ class Mismatch {
     const Thing things[] = {{"another seed", &GivenAlike::seed},
                             {"a model of another type or other sizes", &GivenAlike::model},
                             {"other inputs", &GivenAlike::inputs},
-                            {"other targets", &GivenAlike::targets}};
+                            {"other targets", &GivenAlike::targets},
+                            {"another learning rate", &GivenAlike::learning_rate}};
     std::string text;
     for (const Thing& thing : things) {
       auto groups = groups_of_equal(ranks_.size(), [&](std::size_t q, std::size_t r) {
@@ -165,7 +166,8 @@ class Mismatch {
     return sentence(
         {text, "; found at step ", calls_[0].mark.step,
          ". All would train on with wrong results: give all ranks the same seed, model, "
-         "and Invariant and Replicated inputs and targets; on a mesh, ranks along tensor have the "
+         "learning rate, and Invariant and Replicated inputs and targets; on a mesh, ranks along "
+         "tensor have the "
          "same slice of a batch"});
   }
 
