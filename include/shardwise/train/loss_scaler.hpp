@@ -38,7 +38,7 @@ struct LossScaleState {
 /// `Step` divides the gradients by it when it finishes, in their dtype. If a gradient is then not
 /// finite on some rank, all ranks skip the step.
 ///
-///     LossScaler scaler(DynamicLossScale{});
+///     LossScaler scaler;
 ///     train_step(model, x, labels, loss, optimizer, {.scaler = &scaler});
 ///
 /// The loss itself is not scaled, so a loss that is not finite is an error with a scaler, too. A
@@ -48,7 +48,7 @@ class LossScaler {
  public:
   /// throws   argument_error for an initial scale that is not a normal float above 0, a growth not
   ///          above 1, a backoff not between 0 and 1, and an interval of 0
-  explicit LossScaler(const DynamicLossScale& options) : options_(options) {
+  explicit LossScaler(const DynamicLossScale& options = {}) : options_(options) {
     check("initial", options.initial, is_scale(options.initial), "a normal float above 0");
     check("growth", options.growth, options.growth > 1 && std::isfinite(options.growth), "above 1");
     check("backoff", options.backoff, options.backoff > 0 && options.backoff < 1,
