@@ -165,10 +165,9 @@ class Mismatch {
     if (text.empty()) return text;
     return sentence(
         {text, "; found at step ", calls_[0].mark.step,
-         ". All would train on with wrong results: give all ranks the same seed, model, "
-         "learning rate, and Invariant and Replicated inputs and targets; on a mesh, ranks along "
-         "tensor have the "
-         "same slice of a batch"});
+         ". All would train on with wrong results: give all ranks the same seed, model, learning "
+         "rate, and Invariant and Replicated inputs and targets; on a mesh, ranks along tensor "
+         "have the same slice of a batch"});
   }
 
   bool compares_given(std::size_t rank) const { return calls_[rank].mark.given != GivenAlike{}; }
