@@ -273,8 +273,9 @@ struct PlanVisitor : WalkVisitor {
 }  // namespace detail
 
 /// The plan of `model` between the ends E on inputs of shape `in`, the whole batch. It lists a
-/// bucket for the rank with the most parameters: one that holds fewer may need fewer buckets.
-/// `keep` is that of the model and its optimizer.
+/// bucket for the rank with the most parameters: one that holds fewer may need fewer buckets, and
+/// one that holds no element of a parameter along `tensor` neither gathers it nor scatters its
+/// gradients. `keep` is that of the model and its optimizer.
 template <class E, class Use, class L>
 constexpr Plan plan_of(const L& model, const mesh& sizes, const shapes_t<typename E::offered>& in,
                        const Sending& sending = {}, Keep keep = Keep::whole) {
