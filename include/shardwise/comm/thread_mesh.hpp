@@ -2,7 +2,6 @@
 // Runs a function on a mesh of ranks that are threads of this process.
 
 #include <concepts>
-#include <functional>
 
 #include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
@@ -28,7 +27,7 @@ void run_mesh(const mesh& sizes, F f, MeshOptions options = {}, ThreadOptions th
       sizes.size(),
       [&](ThreadCommunicator& world) {
         MeshRanks<ThreadCommunicator> ranks(world, sizes, options);
-        std::invoke(f, ranks);
+        f(ranks);
       },
       thread_options);
 }

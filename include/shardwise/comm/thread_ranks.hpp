@@ -6,7 +6,6 @@
 #include <concepts>
 #include <cstddef>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -187,7 +186,7 @@ void run_ranks(int ranks, F f, ThreadOptions options = {}) {
                 "run_ranks calls f(ThreadCommunicator&), and F is no function that takes one: give "
                 "[](shardwise::ThreadCommunicator& ranks) { ... }.");
   const auto call = [](void* function, ThreadCommunicator& communicator) {
-    std::invoke(*static_cast<F*>(function), communicator);
+    (*static_cast<F*>(function))(communicator);
   };
   detail::run_rank_threads(ranks, {&f, call}, options);
 }

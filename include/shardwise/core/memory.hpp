@@ -214,7 +214,7 @@ class Pool {
     return {(shift - smallest_shift) * 4 + quarters - 4, quarters * quarter};
   }
 
-  static Buffer take_from(Store& store, std::size_t bytes) {
+  [[gnu::noinline]] static Buffer take_from(Store& store, std::size_t bytes) {
     const SizeClass size = size_class(bytes);
     Block* block = size.number < store.free.size() ? store.free[size.number] : nullptr;
     if (block != nullptr) {

@@ -10,13 +10,17 @@ namespace shardwise {
 
 namespace detail {
 
-template <class L>
-constexpr std::string_view raw_type_name() {
-  const std::string_view text = __PRETTY_FUNCTION__;  // "... [with L = NAME; ...]" or "[L = NAME]"
+/// NAME in "... [with L = NAME; ...]" or "[L = NAME]".
+constexpr std::string_view name_within(std::string_view text) {
   const std::size_t begin = text.find("L = ") + 4;
   const std::size_t semicolon = text.find(';', begin);
   const std::size_t end = semicolon == std::string_view::npos ? text.rfind(']') : semicolon;
   return text.substr(begin, end - begin);
+}
+
+template <class L>
+constexpr std::string_view raw_type_name() {
+  return name_within(__PRETTY_FUNCTION__);
 }
 
 /// The name without the namespaces of this library and its parts, and with the word `dynamic` for

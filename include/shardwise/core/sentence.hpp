@@ -34,7 +34,7 @@ concept Sayable = Words<T> || Whole<T> || std::is_floating_point_v<T> || require
 /// A piece of a sentence. It refers to its value, and is valid during the call that it is made for.
 class Piece {
  public:
-  Piece(const char* words) noexcept : what_{.object = words}, add_(add_words) {}
+  Piece(const char* words) noexcept : what_{.object = words} {}
   template <Whole T>
   Piece(T number) noexcept {
     if constexpr (static_cast<T>(-1) < T{}) {
@@ -49,7 +49,13 @@ class Piece {
   requires(!Whole<T>) Piece(const T& value)
   noexcept : what_{.object = &value}, add_(add_value<T>) {}
 
-  void add_to(std::string& text) const { add_(text, what_); }
+  void add_to(std::string& text) const {
+    if (add_ == nullptr) {
+      text += static_cast<const char*>(what_.object);
+    } else {
+      add_(text, what_);
+    }
+  }
 
  private:
   union What {
@@ -58,9 +64,6 @@ class Piece {
     unsigned long long natural;
   };
 
-  [[gnu::cold]] static void add_words(std::string& text, What what) {
-    text += static_cast<const char*>(what.object);
-  }
   [[gnu::cold]] static void add_number(std::string& text, What what) {
     text += std::to_string(what.number);
   }
@@ -80,7 +83,7 @@ class Piece {
   }
 
   What what_;
-  void (*add_)(std::string&, What);
+  void (*add_)(std::string&, What) = nullptr;  // null for words, of which most pieces are
 };
 
 /// `append(text, {" of ", size})` adds " of 4" to the text.

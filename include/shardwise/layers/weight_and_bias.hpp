@@ -29,7 +29,7 @@ class WeightAndBias {
                                   std::conditional_t<has_weight, std::tuple<Weight>, std::tuple<>>>;
 
   /// The specs of those that it has.
-  static constexpr std::array<ParameterSpec, Count> specs(
+  [[gnu::noinline]] static constexpr std::array<ParameterSpec, Count> specs(
       [[maybe_unused]] const ParameterSpec& weight, [[maybe_unused]] const ParameterSpec& bias) {
     if constexpr (has_bias) {
       return {weight, bias};

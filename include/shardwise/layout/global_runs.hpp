@@ -74,7 +74,7 @@ constexpr GlobalRuns in_longer_samples(const GlobalRuns& runs, std::size_t here,
 /// f for one piece of a run.
 template <class F>
 struct OnPiece {
-  static constexpr bool is_loop = true;
+  static constexpr bool is_scalar = true;
 
   GlobalRuns runs;
   std::size_t pieces;   // of each run

@@ -112,6 +112,8 @@ struct BatchPlace {
 
 /// A flight of a model.
 struct FlightState {
+  [[gnu::noinline]] ~FlightState() = default;
+
   KeptByParts parts{};             ///< the outputs of its batch, and then what the layers keep
   SequenceTable sequences{};       ///< of the batch
   BatchPlace place{};              ///< of the batch

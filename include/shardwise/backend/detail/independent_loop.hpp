@@ -56,16 +56,25 @@ inline constexpr bool is_loop = false;
 template <class F>
 requires(F::is_loop) inline constexpr bool is_loop<F> = true;
 
+/// Whether no part of an iteration has vectors, as where it draws random numbers.
+template <class F>
+inline constexpr bool is_scalar = false;
+template <class F>
+requires(F::is_scalar) inline constexpr bool is_scalar<F> = true;
+
 /// Calls f(i) for every i in [0, n), in any order.
 template <class F>
 void independent_loop(std::size_t n, const F& f) {
-  in_widest_vectors([&] {
-    if constexpr (is_loop<F>) {
-      for (std::size_t i = 0; i < n; ++i) f(i);
-    } else {
-      plain_loop(n, f);
-    }
-  });
+  const auto in_order = [&] {
+    for (std::size_t i = 0; i < n; ++i) f(i);
+  };
+  if constexpr (is_scalar<F>) {
+    in_order();
+  } else if constexpr (is_loop<F>) {
+    in_widest_vectors(in_order);
+  } else {
+    in_widest_vectors([&] { plain_loop(n, f); });
+  }
 }
 
 }  // namespace shardwise::detail

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 
@@ -41,8 +40,8 @@ inline void check_partner(Operation operation, const char* role, int partner, in
 /// Whether two pieces of memory share a byte.
 inline bool overlaps(std::span<const std::byte> in, std::span<const std::byte> out) {
   if (in.empty() || out.empty()) return false;
-  const std::less<const std::byte*> before;
-  return before(in.data(), out.data() + out.size()) && before(out.data(), in.data() + in.size());
+  const auto begin = [](const auto& of) { return reinterpret_cast<std::uintptr_t>(of.data()); };
+  return begin(in) < begin(out) + out.size() && begin(out) < begin(in) + in.size();
 }
 
 [[gnu::noinline]] inline void check_overlap(Operation operation, std::span<const std::byte> in,
