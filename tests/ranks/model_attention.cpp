@@ -42,8 +42,9 @@ using Batch = Sharded<Axis::batch>;
 
 constexpr std::size_t samples = 2, length = 7, heads = 6, size = 3;
 
-constexpr Shape tokens(std::size_t some_heads) {
-  return {{Axis::batch, samples}, {Axis::sequence, length}, {Axis::feature, some_heads, size}};
+constexpr Shape tokens(std::size_t some_heads, std::size_t zeros = 0) {
+  return {
+      {Axis::batch, samples}, {Axis::sequence, length}, {Axis::feature, some_heads, zeros + size}};
 }
 
 /// Numbers between -1 and 1 that no two operands share.
@@ -58,6 +59,7 @@ struct Case {
   AttentionForm form{};
   AttentionScores scores{};
   std::vector<Segment> segments{};
+  std::size_t zeros = 0;  // features in front of those of each head that are zero
 
   std::size_t key_heads() const { return heads / form.readers; }
 };
@@ -141,10 +143,17 @@ double difference(const V& view, const Numbers& whole) {
 }
 
 template <class T, Layout L>
-auto part(const Numbers& whole, std::size_t some_heads, Place place) {
+auto part(const Numbers& whole, const Shape& shape, Place place) {
   using Given = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  return filled<T, L>(tokens(some_heads), place,
-                      [&](std::size_t i) { return static_cast<Given>(whole[i]); });
+  return filled<T, L>(shape, place, [&](std::size_t i) { return static_cast<Given>(whole[i]); });
+}
+
+/// The same numbers with so many zeros in front of those of each head.
+Numbers behind(std::size_t zeros, const Numbers& numbers) {
+  Numbers wide(numbers.size() / size * (zeros + size));
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    wide[i / size * (zeros + size) + zeros + i % size] = numbers[i];
+  return wide;
 }
 
 template <AttentionForm Form>
@@ -156,15 +165,14 @@ struct Attention : Graph<3, At<Attend<Form>, 0, 1, 2>> {
 template <class T, AttentionForm Form, Layout In, class C, class See>
 void attend(C& group, const Case& of, const Operands& x, int batches, See see) {
   const Place place = place_of(group);
-  const std::size_t keys = of.key_heads();
+  const Shape queries = tokens(heads, of.zeros), keys = tokens(of.key_heads(), of.zeros);
   Model<Attention<Form>, Context<T, Reference, C>, Ends<Layouts<In, In, In>, In>,
         TrainWithInputGradient>
-      model(Attention<Form>(Attend<Form>(of.scores)), group, Seed{1},
-            {tokens(heads), tokens(keys), tokens(keys)});
-  const auto q = part<T, In>(x.q, heads, place);
+      model(Attention<Form>(Attend<Form>(of.scores)), group, Seed{1}, {queries, keys, keys});
+  const auto q = part<T, In>(x.q, queries, place);
   const auto k = part<T, In>(x.k, keys, place);
   const auto v = part<T, In>(x.v, keys, place);
-  const auto dy = part<T, In>(x.dy, heads, place);
+  const auto dy = part<T, In>(x.dy, queries, place);
   for (int batch = 0; batch < batches; ++batch) {
     see(std::size_t{0}, model.forward({q.view(), k.view(), v.view()}, of.segments));
     const auto [dq, dk, dv] = model.backward(dy.view());
@@ -229,6 +237,18 @@ TEST_CASE("attention and its gradients by formula, in every layout") {
   check<AttentionForm{.readers = 2, .window = 3}>();
   check<AttentionForm{.window = 1}>();
   check<AttentionForm{.readers = 2}>({.scale = 1.5, .soft_cap = 0.75});
+}
+
+// Loops take 64 features at a time. Zeros in front of a head's features change nothing.
+TEST_CASE("features of a head behind its first 64") {
+  constexpr AttentionForm form{.readers = 2};
+  Case of{form, {.scale = 1.5, .soft_cap = 0.75}};
+  Operands x(of);
+  std::array<Numbers, 4> right = by_formula(of, x);
+  of.zeros = 64;
+  for (Numbers* numbers : {&x.q, &x.k, &x.v, &x.dy, &right[0], &right[1], &right[2], &right[3]})
+    *numbers = behind(of.zeros, *numbers);
+  check_layout<form, Invariant>(of, x, right);
 }
 
 TEST_CASE("a token sees its own document, and padding nothing") {
@@ -379,7 +399,7 @@ TEST_CASE("segments are those of one batch") {
   SingleRank alone;
   Model<Alone, Context<double, Reference, SingleRank>> model(Alone{}, alone, Seed{1},
                                                              tokens(heads));
-  const auto x = part<double, Invariant>(drawn(tokens(heads).elements(), 1), heads, {});
+  const auto x = part<double, Invariant>(drawn(tokens(heads).elements(), 1), tokens(heads), {});
   const auto numbers = [&](const auto& view) {
     return Numbers(view.data(), view.data() + view.size());
   };
@@ -397,7 +417,7 @@ TEST_CASE("segments that are refused leave no forward to go back from") {
   Model<Alone, Context<double, Reference, SingleRank>, Ends<Invariant, Invariant>,
         TrainWithInputGradient>
       model(Alone{}, alone, Seed{1}, tokens(heads));
-  const auto x = part<double, Invariant>(drawn(tokens(heads).elements(), 1), heads, {});
+  const auto x = part<double, Invariant>(drawn(tokens(heads).elements(), 1), tokens(heads), {});
   model.forward(x.view(), documents);
   CHECK_THROWS_AS(model.forward(x.view(), std::vector<Segment>{{0, 100}}), argument_error);
   CHECK_THROWS_AS(model.backward(x.view()), argument_error);
@@ -408,7 +428,7 @@ TEST_CASE("the search for a NaN runs on the segments of the batch") {
   Model<Alone, Context<double, Reference, SingleRank>, Ends<Invariant, Invariant>,
         TrainWithInputGradient>
       model(Alone{}, alone, Seed{1}, tokens(heads));
-  auto x = part<double, Invariant>(Numbers(tokens(heads).elements()), heads, {});
+  auto x = part<double, Invariant>(Numbers(tokens(heads).elements()), tokens(heads), {});
   x[0] = std::numeric_limits<double>::quiet_NaN();  // row 0
   const std::vector<Segment> without_row_0{{1, length - 1}};
   model.forward(x.view(), without_row_0);

@@ -140,6 +140,17 @@ TEST_CASE("frequencies for long sequences are those of transformers") {
     CHECK(std::abs(yarn(row.pair) / row.of_yarn - 1) < 1e-13);
   }
   CHECK(std::abs(yarn.scaling.amplitude - 1.13862943611199) < 1e-14);
+  // Ramps from a pair below the first one, to a pair behind the last one, and from a pair to
+  // itself.
+  const RopeFrequencies<> early{10000, 128, RopeScaling::yarn(4, 64)};
+  const RopeFrequencies<> late{10, 16, RopeScaling::yarn(4, 8192, 512, 1)};
+  const RopeFrequencies<> at_once{10000, 128, RopeScaling::yarn(4, 6)};
+  CHECK(std::abs(early(3) / 0.563434062691125 - 1) < 1e-13);
+  CHECK(std::abs(early(7) / 0.252399764426138 - 1) < 1e-13);
+  CHECK(std::abs(late(5) / 0.207495199245395 - 1) < 1e-13);
+  CHECK(std::abs(late(7) / 0.100014107412249 - 1) < 1e-13);
+  CHECK(at_once(0) == 1);
+  CHECK(std::abs(at_once(3) / 0.162345407894053 - 1) < 1e-13);
 }
 
 TEST_CASE("yarn lengthens every pair") {

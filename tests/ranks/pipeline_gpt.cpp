@@ -217,6 +217,7 @@ TEST_CASE("segments that do not fit the batches, or that differ, are refused on 
              "last) of a batch [batch 2, sequence 5]: it lies in");
       const std::size_t size = ranks.rank() == 0 ? 4 : 3;
       refuse({{}, {{0, size}, {5, 5}}}, "ranks disagree on ");
+      refuse({{}, {{0, 4, size}, {5, 5}}}, "ranks disagree on ");
       if (ranks.rank() == 0) {
         refuse({}, "no segments");
       } else {

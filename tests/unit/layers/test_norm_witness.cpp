@@ -2,12 +2,16 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <string>
 
+#include "shardwise/comm/single_rank.hpp"
 #include "shardwise/layers/layer_norm.hpp"
+#include "shardwise/layers/linear.hpp"
 #include "shardwise/layers/rms_norm.hpp"
+#include "shardwise/model/model.hpp"
 #include "unit/layers/against_witness.hpp"
 
 using namespace shardwise;
@@ -128,4 +132,35 @@ TEST_CASE("names") {
   CHECK(name_of<RmsNorm<512>>() == "RmsNorm<512>");
   CHECK(name_of<RmsNorm<512, Affine::weight_and_bias>>() == "RmsNorm<512, bias>");
   CHECK(name_of<RmsNorm<512, Affine::none>>() == "RmsNorm<512, no weight>");
+}
+
+namespace {
+
+/// Whether a gradient of one number for each of 300 features, of dy that repeats behind 150 of them
+/// as x does, repeats, too. Sums are made of 256 features at a time.
+template <class L>
+bool repeats(const Shape& in, const std::string& name) {
+  SingleRank alone;
+  Model<L, Context<double, Reference, SingleRank>, Ends<Invariant, Invariant>> model(alone,
+                                                                                     Seed{1});
+  const auto numbers = [](const Shape& shape) {
+    Tensor<double, Invariant> all(shape);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i] = std::sin(static_cast<double>(i / 300 * 7 + i % 150));
+    return all;
+  };
+  const auto x = numbers(in), dy = numbers({in[0], {Axis::feature, 300}});
+  model.forward(x.view());
+  model.backward(dy.view());
+  const auto gradient = model.gather_gradient(name);
+  return gradient[149] != 0 &&
+         std::equal(gradient.data(), gradient.data() + 150, gradient.data() + 150);
+}
+
+}  // namespace
+
+TEST_CASE("gradients of features behind the first 256") {
+  CHECK(repeats<LayerNorm<300>>({{Axis::batch, 5}, {Axis::feature, 300}}, "weight"));
+  CHECK(repeats<LayerNorm<300>>({{Axis::batch, 5}, {Axis::feature, 300}}, "bias"));
+  CHECK(repeats<Linear<split::none, 2, 300>>({{Axis::batch, 5}, {Axis::feature, 2}}, "bias"));
 }

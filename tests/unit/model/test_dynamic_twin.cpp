@@ -8,10 +8,14 @@
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/layers/batch_norm.hpp"
+#include "shardwise/layers/class_token.hpp"
 #include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/embedding.hpp"
+#include "shardwise/layers/head_norm.hpp"
 #include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/position_embedding.hpp"
 #include "shardwise/model/model.hpp"
 
 using namespace shardwise;
@@ -62,6 +66,7 @@ void check_twin(const L& layer, const Shape& shape) {
 }
 
 const Shape rows{{Axis::batch, 5}, {Axis::feature, 4}};
+const Shape tokens{{Axis::batch, 2}, {Axis::sequence, 3}, {Axis::feature, 4}};
 const Shape images{{Axis::batch, 2}, {Axis::channel, 4}, {Axis::height, 3}, {Axis::width, 3}};
 
 }  // namespace
@@ -72,6 +77,15 @@ TEST_CASE("a twin keeps what its layer was given") {
              images);
   check_twin(LayerNorm<4>{Epsilon{0.5}}, rows);
   check_twin(BatchNorm<4>{Epsilon{0.5}, Momentum{0.75}}, images);
+  check_twin(HeadNorm<2>{Epsilon{0.5}}, {{Axis::batch, 5}, {Axis::feature, 2, 2}});
+  check_twin(PositionEmbedding<3, 4>{}.initialized_by(init::ones), tokens);
+  check_twin(ClassToken<4>{}.initialized_by(init::ones), tokens);
+  using Table = Embedding<5, 4>;
+  SingleRank alone;
+  Model<Sequential<Table>, Context<float, Reference, SingleRank>> table(
+      Sequential<Table>(Table{}.initialized_by(init::ones)), alone, Seed{1}, {{Axis::batch, 2}});
+  const auto weight = table.gather("0.weight");
+  for (const float number : weight.view().span()) CHECK(number == 1);
 }
 
 TEST_CASE("a layer derived from one of the library's runs as itself") {
