@@ -442,19 +442,23 @@ TEST_CASE(
 }
 
 TEST_CASE("ranks that are given batches of unlike sizes are all told") {
-  for (const MeshAxis axis : {data, replica}) {
+  for (const auto& given : {std::pair{data, 7}, {replica, 7}, {data, 4096}}) {
+    const MeshAxis axis = given.first;
+    const int samples = given.second;
     mesh sizes{.tensor = 2};
     sizes[axis] = 3;
     on_mesh(sizes, [&](Ranks& ranks) {
       const MeshPlace& place = ranks.place();
       Mlp model(ranks, Seed{5});
       Shape mine = rows;
-      mine[0].units = 7 * static_cast<std::size_t>(place[axis].rank);
+      mine[0].units = static_cast<std::size_t>(samples * place[axis].rank);
       const auto x = made<Whole>(30, mine, place);
       const auto target = labels(mine[0].units, 0, place);
-      check_mentions(message_of<argument_error>(
-                         [&] { evaluate_loss(model, x.view(), target.view(), CrossEntropy{}); }),
-                     {"was given a batch of", "those of 3 slices have 21 samples together"});
+      check_mentions(
+          message_of<argument_error>(
+              [&] { evaluate_loss(model, x.view(), target.view(), CrossEntropy{}); }),
+          {"was given a batch of",
+           "those of 3 slices have " + std::to_string(3 * samples) + " samples together"});
     });
   }
 }

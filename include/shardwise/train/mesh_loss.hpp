@@ -2,6 +2,7 @@
 // The loss of a batch on a mesh, from those of its slices.
 
 #include <array>
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -91,6 +92,12 @@ auto at_slice(Run<Context>& run, const SliceOfBatch& slice, F&& f) {
 /// the samples of the batch, their last digits and the square of these.
 using NumbersOfSlice = std::array<double, 4>;
 
+/// The last digits of a number: as many as leave the square of its sum over so many slices exact.
+inline double low_digits(std::size_t samples, int slices) {
+  const std::size_t end = (std::size_t{1} << 26) / std::bit_ceil(static_cast<std::size_t>(slices));
+  return static_cast<double>(samples % end);
+}
+
 inline std::string name_of_slices() { return "loss of the slices"; }
 
 /// numbers = their reduction over the ranks that have other samples; they are on the host.
@@ -135,12 +142,13 @@ template <class Context>
 template <class Context, class F>
 double sum_of_slices(Run<Context>& run, const SliceOfBatch& slice, F&& of_slice) {
   const std::size_t samples = slice.whole;
+  const int slices = sample_ranks(run.all_ranks.sizes());
   constexpr double refused = -std::numeric_limits<double>::infinity();
   std::string refusal;
   NumbersOfSlice numbers{0, 0, 0, refused};
   try {
     const double number = at_slice(run, slice, of_slice);
-    const auto low = static_cast<double>(samples % 4096);  // so that sums of squares are exact
+    const double low = low_digits(samples, slices);
     numbers = {number, static_cast<double>(samples), low, low * low};
   } catch (const argument_error& e) {
     refusal = e.what();
@@ -148,13 +156,12 @@ double sum_of_slices(Run<Context>& run, const SliceOfBatch& slice, F&& of_slice)
   reduce_slices(run, numbers, Reduction::sum);
   if (numbers[3] == refused) throw_refused(run, refusal);
   // The mean of squares is the square of the mean only if all numbers are equal.
-  const double slices = sample_ranks(run.all_ranks.sizes());
   if (numbers[3] * slices == numbers[2] * numbers[2]) return numbers[0];
   throw argument_error(
       {run.all_ranks.place(), " was given a batch of ", samples,
        " samples, and other ranks along data, replica or context batches of another size: "
        "those of ",
-       sample_ranks(run.all_ranks.sizes()), " slices have ", static_cast<std::size_t>(numbers[1]),
+       slices, " slices have ", static_cast<std::size_t>(numbers[1]),
        " samples together. Every rank gives the shape of the whole batch, which "
        "is the same on all"});
 }
