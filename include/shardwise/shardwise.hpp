@@ -124,6 +124,7 @@ namespace shardwise {}
 #include "shardwise/train/held_alike.hpp"
 #include "shardwise/train/huber.hpp"
 #include "shardwise/train/lion.hpp"
+#include "shardwise/train/loss_of_elements.hpp"
 #include "shardwise/train/loss_scaler.hpp"
 #include "shardwise/train/losses.hpp"
 #include "shardwise/train/mean_squared_error.hpp"

@@ -7,11 +7,13 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shardwise/comm/counting.hpp"
 #include "shardwise/train/binary_cross_entropy.hpp"
 #include "shardwise/train/huber.hpp"
+#include "shardwise/train/loss_of_elements.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
 #include "support/messages.hpp"
 #include "unit/train/rows.hpp"
@@ -65,11 +67,21 @@ void check(C& ranks, const std::string& which, Loss loss, const Shape& shape, do
   }
 }
 
+/// Huber with a delta of 0.75, as a program of its own writes it.
+// begin: own
+const LossOfElements own_loss{[](auto prediction, auto target) {
+  const auto d = prediction - target;
+  const auto bounded = std::clamp<decltype(d)>(d, -0.75, 0.75);
+  return std::pair{bounded * (d - bounded / 2), bounded};  // the term, and its derivative
+}};
+// end: own
+
 template <Layout L, Real T, Communicator C>
 void check_square(C& ranks) {
   const auto weights = made_weights(square.back(), place_of(ranks));
   check<L, T>(ranks, "squared", MeanSquaredError{}, square, 3, false);
   check<L, T>(ranks, "huber", Huber{.delta = 0.75}, square, 2, false);
+  check<L, T>(ranks, "huber", own_loss, square, 2, false);
   check<L, T>(ranks, "smooth_l1", SmoothL1{.beta = 0.75}, square, 2, false);
   check<L, T>(ranks, "l1", SmoothL1{.beta = 0}, square, 2, false);
   check<L, T>(ranks, "binary", BinaryCrossEntropy{}, square, 3, true);
@@ -166,6 +178,7 @@ TEST_CASE("options, weights and targets that make no sense are refused before an
                    "give one number for each class, which are an axis of [batch 4, feature 5]"));
   }
   const Shape wide{square[0], {Axis::feature, 6}};
+  CHECK(contains(refusal<shape_error>(own_loss, wide), "loss of elements: the prediction is a"));
   CHECK(contains(refusal<shape_error>(Huber{}, wide),
                  "Huber: the prediction is a tensor [batch 4, feature 6] and the target [batch 4"));
 }
