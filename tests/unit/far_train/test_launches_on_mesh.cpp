@@ -52,7 +52,8 @@ TEST_CASE("launches where two of seven ranks have no sample, whatever ranks keep
 }
 
 TEST_CASE("a loss of one slice that is no number stops the launches of all ranks of a mesh") {
-  for (const Keep keep : {Keep::whole, Keep::state_over_data})
+  for (const Keep keep :
+       {Keep::whole, Keep::state_over_data, Keep::gradients_over_data, Keep::all_over_data})
     run_ranks(4, [&](ThreadCommunicator& threads) {
       Far far;
       MeshRanks<FarCommunicator> ranks(FarCommunicator(threads, far), square);
