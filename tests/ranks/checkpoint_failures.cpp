@@ -197,17 +197,20 @@ TEST_CASE("a full disk leaves an old checkpoint in several files whole") {
 TEST_CASE("a save removes what was its own, and nothing else") {
   const TemporaryFolder folder("shardwise_not_ours");
   const auto path = folder.path() / "model.safetensors";
-  for (const char* name : {"model-00001-of-00001.safetensors", "model-x.safetensors"}) {
+  for (const char* name : {"model-00001-of-00001.safetensors", "model-x.safetensors",
+                           "other-a-00001-of-00001.safetensors"}) {
     folder.write(name, "theirs");
   }
   for (const std::string index : {R"({"weight_map":{"a":"model-00001-of-00001.safetensors",)"
-                                  R"("b":"model-x.safetensors"}})",
+                                  R"("b":"model-x.safetensors",)"
+                                  R"("c":"other-a-00001-of-00001.safetensors"}})",
                                   "no index"}) {
     folder.write("model.safetensors.index.json", index);
     folder.write("model.safetensors.saving", "left by a save that was killed");
     save_run(2, path);
     CHECK(folder.names() == std::vector<std::string>{"model-00001-of-00001.safetensors",
-                                                     "model-x.safetensors", "model.safetensors"});
+                                                     "model-x.safetensors", "model.safetensors",
+                                                     "other-a-00001-of-00001.safetensors"});
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/single_rank.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/layers/position_embedding.hpp"
 #include "shardwise/layers/rope.hpp"
 #include "shardwise/layers/rope_frequencies.hpp"
@@ -243,6 +244,16 @@ TEST_CASE("wrong positions, heads and options are told") {
                   "table has 11 positions"});
   check_mentions(run(PositionEmbedding<6, wide>{}, tokens, {}),
                  {"row 6 of the input is at position 6"});
+  check_mentions(
+      message_of([] {
+        run_ranks(2, [](ThreadCommunicator& ranks) {
+          Model<Table, Context<float, Reference, ThreadCommunicator>, Ends<Batch, Batch>> model(
+              Table{}, ranks, Seed{1}, tokens);
+          const Tensor<float, Batch> mine(tokens, place_of(ranks));
+          model.evaluate(mine.view(), std::vector<Segment>{{length + 2, 4, 8}});
+        });
+      }),
+      {"row 12 of the input is at position 11"});
   check_mentions(run(PositionEmbedding<6, 5>{}, tokens, {}), {"adds to tokens of 5 features"});
   const Shape odd{{Axis::sequence, 2}, {Axis::feature, 2, 3}};
   check_mentions(run(Rope{}, odd, {}), {"heads of an even number of features"});
