@@ -295,8 +295,8 @@ inline void require_known(const Shape& in) {
   if (!known) {
     throw shape_error(
         {"the shape of the layer's parameters follows from its input, of which only ", in,
-         " is known: give the Model the shape of its input, with extents for all axes "
-         "but batch and sequence"});
+         " is known: give the Model the shape of its input, as Model(ranks, seed, shape), with "
+         "extents for all axes but batch and sequence"});
   }
 }
 

@@ -119,10 +119,16 @@ class Model : public ModelBase<Ctx> {
       : Model(detail::architecture_by_type<Architecture>(), ranks, seed, in, keep, Backend()) {}
   ///@}
 
+  ///@{
   /// A model that computes with the caller's backend, which must outlive it.
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
         backend_type& backend, Keep keep = Keep::whole)
       : Model(given, ranks, seed, in, keep, Backend(backend)) {}
+  Model(communicator& ranks, Seed seed, const input_shapes& in, backend_type& backend,
+        Keep keep = Keep::whole)
+      : Model(detail::architecture_by_type<Architecture>(), ranks, seed, in, keep,
+              Backend(backend)) {}
+  ///@}
 
   /// The error for another communicator than that of its context, and for a number in place of a
   /// Seed.

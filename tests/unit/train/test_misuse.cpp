@@ -226,6 +226,10 @@ TEST_CASE("parameters behind axes that nobody knows are refused, not guessed") {
     ModelOf<Images, ThreadCommunicator> model(ranks, Seed{1}, images);
     const auto x = made({{Axis::batch, 2}, images[1], images[2], images[3]}, place_of(ranks));
     CHECK(model.forward(x.view()).size() == 4);
+    Reference backend;
+    ModelOf<Images, ThreadCommunicator> other(ranks, Seed{1}, images, backend);
+    CHECK(&other.backend() == &backend);
+    CHECK(other.forward(x.view())[3] == model.forward(x.view())[3]);
   });
 }
 
