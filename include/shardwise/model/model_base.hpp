@@ -82,7 +82,7 @@ class ModelBase {
   /// shares along the others, and an all-gather along `data`. Over D ranks and R others each sends
   /// 2 n (1 - 1/(D R)) bytes for n of gradients in place of 2 n (2 - 1/D - 1/R), and along the
   /// others only 2 n/D (1 - 1/R), for one or two more latencies a bucket. The bits are the same.
-  /// Every rank calls it with the same argument. `Keep::state_over_data` always sums so.
+  /// Every rank calls it with the same argument. Every Keep but `whole` always sums so.
   void set_sums_in_shares(bool in_shares) { run_.sums_in_shares = in_shares; }
 
   /// Sets in which steps ranks that compare their calls also compare what they were given: in the
