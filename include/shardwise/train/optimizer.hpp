@@ -174,7 +174,6 @@ class Optimizer {
   /// A collective if the Keep is not `whole`.
   /// throws   argument_error after a backward without a `settle_gradients`
   void step() {
-    detail::require_settled(model_->run().gradients);
     begin_update();
     update_values([this](std::size_t n, const auto& loop) { model_->backend().for_each(n, loop); });
     ++steps_;
@@ -191,7 +190,9 @@ class Optimizer {
   /// `end_step` in three parts; the second can be recorded. begin_update stores the update of the
   /// next step where loops find it, update_values calls run(n, loop) for the loops that change
   /// values and gathers what other ranks have changed, and end_update counts the step.
+  /// throws   as step
   void begin_update() {
+    detail::require_settled(model_->run().gradients);
     update_.set(model_->backend(), rule_.template update<A>(steps_ + 1));
     if (detail::decays_chosen(rule_))
       update_undecayed_.set(model_->backend(),

@@ -196,7 +196,8 @@ TEST_CASE("an optimizer refuses gradients that are not settled, and the step can
     model.backward(View<const double, Batch>(ones.data(), y.global(), place_of(ranks)));
     const std::vector<double> before(model.values().begin(), model.values().end());
     for (const auto& step :
-         {std::function([&] { optimizer.end_step(); }), std::function([&] { optimizer.step(); })}) {
+         {std::function([&] { optimizer.end_step(); }), std::function([&] { optimizer.step(); }),
+          std::function([&] { optimizer.begin_update(); })}) {
       CHECK(contains(message_of(step), "a step before settle_gradients"));
       CHECK(std::vector<double>(model.values().begin(), model.values().end()) == before);
       CHECK(optimizer.steps() == 0);
