@@ -13,7 +13,7 @@ namespace shardwise::detail {
 template <class T>
 class FixedList {
  public:
-  explicit FixedList(std::size_t size)
+  [[gnu::noinline]] explicit FixedList(std::size_t size)
       : entries_(size == 0 ? nullptr : new T[size]{}), size_(size) {}
   FixedList(const FixedList&) = delete;
   FixedList& operator=(const FixedList&) = delete;

@@ -32,7 +32,9 @@ class GrowingList {
   }
   constexpr ~GrowingList() { delete[] entries_; }
 
-  constexpr void add(T entry) {
+  constexpr void add(const T& entry) { add(T(entry)); }
+  /// `entry` is no entry of this list.
+  constexpr void add(T&& entry) {
     if (size_ == capacity_) grow();
     entries_[size_++] = std::move(entry);
   }

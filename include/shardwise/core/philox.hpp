@@ -142,10 +142,13 @@ class RandomStream {
 
  private:
   static constexpr std::uint32_t narrow(std::uint64_t value, int bits, const char* name) {
-    if (value >> bits != 0)
-      throw argument_error({"random stream: ", name, " ", value, " does not fit its ", bits,
-                            " bits of the generator's counter; number from 0 upwards"});
+    if (value >> bits != 0) refuse(value, bits, name);
     return static_cast<std::uint32_t>(value);
+  }
+  [[noreturn, gnu::noinline, gnu::cold]] static void refuse(std::uint64_t value, int bits,
+                                                            const char* name) {
+    throw argument_error({"random stream: ", name, " ", value, " does not fit its ", bits,
+                          " bits of the generator's counter; number from 0 upwards"});
   }
 
   /// The block that holds element `i`.

@@ -296,8 +296,8 @@ class Optimizer {
     }
   }
   template <class Given, class Run>
-  void apply(const detail::Share& in, std::size_t first, std::size_t last, const Given* gradients,
-             Run& run, const Changing& update) {
+  [[gnu::noinline]] void apply(const detail::Share& in, std::size_t first, std::size_t last,
+                               const Given* gradients, Run& run, const Changing& update) {
     if (first >= last) return;
     const auto& memory = model_->run().parameters;
     detail::UpdateElement<typename M::precision, decltype(update.here()), Given> loop{
