@@ -3,12 +3,18 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include <cstddef>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "shardwise/checkpoint/load_parts.hpp"
+#include "shardwise/checkpoint/part.hpp"
+#include "shardwise/checkpoint/save_parts.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/checkpoint/training.hpp"
+#include "shardwise/comm/single_rank.hpp"
 #include "support/file_tensors.hpp"
 #include "support/messages.hpp"
 #include "support/temporary_folder.hpp"
@@ -214,4 +220,34 @@ TEST_CASE("an index with more in its metadata is read") {
       R"({"metadata":{"total_size":4.0,"made_by":"x","n":null,"list":[1]},"weight_map":)"
       R"({"a":"a.safetensors"}})");
   CHECK(TensorFiles(path).tensors().size() == 1);
+}
+
+// A rank turns a matrix in blocks of 32 rows and columns, and collects numbers that lie apart in
+// pieces of 256 KiB.
+TEST_CASE("tensors that are larger than a block or a piece") {
+  constexpr std::size_t rows = 70, columns = 500, count = rows * columns;
+  const Shape shape{{Axis::output, rows}, {Axis::input, columns}};
+  const TemporaryFolder folder("shardwise_pieces");
+  const auto path = folder.path() / "large.safetensors";
+  SingleRank alone;
+  const auto part_in = [&](std::vector<float>& memory, bool transposed) {
+    return part_of(FileTensor("t", 0, transposed), View<float, Invariant>(memory.data(), shape, {}),
+                   memory.data(), 2);
+  };
+  std::vector<float> numbers(2 * count, -1);
+  for (std::size_t i = 0; i < count; ++i) numbers[2 * i] = static_cast<float>(i);
+  for (const bool transposed : {false, true}) {
+    CAPTURE(transposed);
+    save_parts(path, alone, {part_in(numbers, transposed)}, {});
+    const TensorFiles files(path);
+    std::vector<float> in_file(count), expected(count), loaded(2 * count, -1);
+    files.open(0).read(files.begin_of(files.tensors().at("t")),
+                       std::as_writable_bytes(std::span(in_file)));
+    for (std::size_t i = 0; i < count; ++i)
+      expected[i] = static_cast<float>(transposed ? i % rows * columns + i / rows : i);
+    CHECK(in_file == expected);
+    load_parts(files, alone, {part_in(loaded, transposed)}, {},
+               [](const std::string&) { return false; });
+    CHECK(loaded == numbers);
+  }
 }
