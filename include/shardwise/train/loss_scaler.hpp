@@ -105,7 +105,8 @@ class LossScaler {
 
  private:
   static bool is_scale(double scale) {
-    return scale >= std::numeric_limits<float>::min() && scale <= std::numeric_limits<float>::max();
+    using Float = std::numeric_limits<float>;
+    return scale >= double{Float::min()} && scale <= double{Float::max()};
   }
 
   static void check(const char* option, double value, bool good, const char* rule) {
