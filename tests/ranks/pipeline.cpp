@@ -843,7 +843,20 @@ TEST_CASE("ranks of a pipeline that are given different steps are all told") {
         error_of([&] { train<in_blocks, Net>(ranks, gpipe(2, 1), {2}, norm, none); });
   });
   CHECK(errors[0] == errors[1]);
-  CHECK(contains(errors[0], "and with options whose hash is"));
+  CHECK(contains(errors[0], ", with options whose hash is"));
+  run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_pipeline_stage<Ctx, in_blocks>(Net{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
+      Optimizer optimizer(stage.model(), rule);
+      if (ranks.rank() == 1) optimizer.set_learning_rate(0.25);
+      const MicroBatches batches({2}, stage.place());
+      errors[static_cast<std::size_t>(ranks.rank())] = error_of([&] {
+        train_pipeline_step(stage, gpipe(2, 1), batches.inputs, batches.targets, CrossEntropy{},
+                            optimizer);
+      });
+    });
+  });
+  CHECK(errors[0] == errors[1]);
+  CHECK(contains(errors[0], ", and with learning rate 0.25"));
   run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     errors[static_cast<std::size_t>(ranks.rank())] = error_of([&] {
       on_pipeline_stage<Ctx, in_blocks>(

@@ -57,9 +57,13 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
                   std::get<Optimizer<Rule, typename Stages::model_type>&>(optimizers)),
      ...);
   });
-  const GivenPipelineStep given{inputs.samples,         static_cast<std::uint32_t>(inputs.x.size()),
-                                digest(inputs.x),       rank.checked().digest,
-                                digest(inputs.options), GivenSegments(inputs.segments)};
+  const GivenPipelineStep given{inputs.samples,
+                                std::get<0>(optimizers).rule().learning_rate,
+                                static_cast<std::uint32_t>(inputs.x.size()),
+                                digest(inputs.x),
+                                rank.checked().digest,
+                                digest(inputs.options),
+                                GivenSegments(inputs.segments)};
   if (!same_on_all_ranks(all_ranks, digest(given)))
     require_agreed(gathered(rank.all_ranks(), given), "the step of the pipeline");
   const auto run_all = [&](auto&&... runs) {
@@ -83,8 +87,8 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 /// micro-batches as one batch: gradients are sums over the micro-batches in the order of their
 /// backwards. The norm that `options` clip is that of the gradients of all stages, and if those of
 /// one stage overflow with a loss scale, all stages skip the step. Every rank of the mesh calls it
-/// with the same schedule, the same shapes and the same options; the elements of `x` are read on
-/// the first stage, those of `targets` on the last, and are not compared. `segments` are the
+/// with the same schedule, shapes, options and learning rate; the elements of `x` are read on the
+/// first stage, those of `targets` on the last, and are not compared. `segments` are the
 /// sequences of each micro-batch, as Model::forward says, the same on every rank: a list for each,
 /// or none at all.
 /// With the option `overlap`, an OverlappedSums of the stage's model, or a PipelineOverlappedSums

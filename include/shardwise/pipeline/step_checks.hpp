@@ -18,6 +18,7 @@
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/schedule_run.hpp"
 #include "shardwise/pipeline/stage.hpp"
+#include "shardwise/train/given_alike.hpp"
 #include "shardwise/train/losses.hpp"
 #include "shardwise/train/optimizer.hpp"
 #include "shardwise/train/step.hpp"
@@ -44,6 +45,7 @@ struct PipelineStepInputs {
 /// The part of it in which all ranks agree.
 struct GivenPipelineStep {
   std::uint64_t samples;
+  double learning_rate;
   std::uint32_t micro_batches;
   std::uint32_t sizes;     // a hash
   std::uint32_t schedule;  // a hash
@@ -55,13 +57,14 @@ struct GivenPipelineStep {
     return sentence({given.samples, " samples in ", given.micro_batches,
                      " micro-batches, whose sizes have the hash ", given.sizes,
                      ", by a schedule with the hash ", given.schedule, ", with ",
-                     to_string(given.segments), ", and with options whose hash is ",
-                     given.options});
+                     to_string(given.segments), ", with options whose hash is ", given.options,
+                     ", and with learning rate ", given.learning_rate});
   }
   /// A hash of it.
   friend std::uint64_t digest(const GivenPipelineStep& given) {
     const auto low = static_cast<std::uint32_t>(given.samples);
-    return std::uint64_t{mixed(low, given.micro_batches)} << 32 |
+    const auto rate = mixed_halves(std::bit_cast<std::uint64_t>(given.learning_rate));
+    return std::uint64_t{mixed(mixed(low, given.micro_batches), rate)} << 32 |
            mixed(mixed(mixed(given.sizes, given.schedule), given.options), given.segments.hash);
   }
 };
@@ -79,11 +82,8 @@ inline std::uint32_t digest(const StepOptions& options) {
   std::uint32_t hash = mixed(options.clip_norm ? 1 : 0, options.scaler == nullptr ? 0 : 1);
   hash = mixed(hash, options.overlap == nullptr ? 0 : 1);
   hash = mixed(hash, static_cast<std::uint32_t>(options.norm));
-  for (const double number : {options.clip_norm.value_or(0), options.scale()}) {
-    const auto bits = std::bit_cast<std::uint64_t>(number);
-    hash = mixed(mixed(hash, static_cast<std::uint32_t>(bits >> 32)),
-                 static_cast<std::uint32_t>(bits));
-  }
+  for (const double number : {options.clip_norm.value_or(0), options.scale()})
+    hash = mixed(hash, mixed_halves(std::bit_cast<std::uint64_t>(number)));
   return hash;
 }
 
