@@ -70,7 +70,7 @@ Asked make(SingleRank& alone) { return {alone, 1}; }
 #elif CASE == 9  // expect: the Model is given Ranks first, but its Context names the communicator C
 Asked make(ThreadCommunicator& ranks) { return {ranks, Seed{1}}; }
 #elif CASE == 10  // expect: the Model is given a Start in place of the Seed of its random numbers
-Asked make(SingleRank& alone) { return {alone, Both{}}; }
+Asked make(SingleRank& alone) { return {alone, Both{}, {{Axis::batch, 2}, {Axis::feature, 8}}}; }
 #else
 Asked make(SingleRank& alone) { return {alone, Seed{1}}; }
 #endif

@@ -134,7 +134,7 @@ class Model : public ModelBase<Ctx> {
   /// Seed.
   template <class Ranks, class Start>
   requires(!(std::convertible_to<Ranks&, communicator&> && std::convertible_to<const Start&, Seed>))
-      Model(Ranks&, const Start&)
+      Model(Ranks&, const Start&, const input_shapes& = {}, Keep = Keep::whole)
       : Model(detail::must_begin_with<communicator, Ranks, Start>(), Seed{}) {}
 
   Model(const Model&) = delete;
