@@ -41,8 +41,8 @@ struct HeldAlike {
 };
 
 /// The shard of a tensor that this rank holds, and the number of shards; no shard if no other rank
-/// holds it. On a mesh, ranks at one place along `tensor` hold the same one, and if ranks along
-/// `data` divide a shard into shares, those that are at one place along `data`, too.
+/// holds it. On a mesh, ranks at one place along `tensor` hold the same one; if it `is_cut`, ranks
+/// along `data` divide it into shares, and ranks at one place along both hold the same share.
 template <class Held, class Context>
 Place shard_held([[maybe_unused]] const Run<Context>& run, [[maybe_unused]] bool is_cut = false) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
@@ -156,12 +156,12 @@ void require_alike(M& model, const HeldAlike& held) {
 /// Compares, bit by bit through a fingerprint, the parameters and the buffers of layers that
 /// several ranks hold alike, and so finds a rank whose numbers have drifted away from those of the
 /// others. All ranks hold alike what is `Invariant`; on a mesh, ranks that differ only along axes
-/// of samples hold the same shards of the rest, or shares of them with a Keep that cuts. Numbers
-/// drift by another processor or library, a fault in its memory, or a program that changed them on
-/// some ranks. Call it between two steps, every N of them. With the model's optimizer, its moments
-/// too: those that differ change parameters in the next step. Of what is cut over `data`, moments
-/// or parameters, only ranks at the same place along `data` are compared. A collective; for the
-/// model of one stage of a pipeline, of the ranks of this stage.
+/// of samples hold the same shards of the rest. Where a Keep cuts parameters or moments over
+/// `data`, ranks that hold the same share compare it, and a share of one rank alone is not
+/// compared. Numbers drift by another processor or library, a fault in its memory, or a program
+/// that changed them on some ranks. Call it between two steps, every N of them. With the model's
+/// optimizer, its moments are compared too: those that differ change parameters in the next step.
+/// A collective; for the model of one stage of a pipeline, of the ranks of this stage.
 /// sends    an all-reduce of two int64 for each whole tensor and each shard or share; if some
 ///          differ, one of one int64 for each of the first 8 and each rank
 /// throws   collective_error on every rank, with the tensors and the ranks that differ from most of

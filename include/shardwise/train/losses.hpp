@@ -104,8 +104,8 @@ void require_target(const std::tuple<Ls...>& losses,
   }
 }
 
-/// Throws as the loss for a target whose shape is not that of the model's output for x. Of an x
-/// that does not fit itself, forward says at which layer.
+/// Throws as the loss for a target whose shape is not that of the model's output for x. Returns if
+/// x itself does not fit: forward then says at which layer.
 template <class M, class Target, class Chosen>
 void require_fitting_target(M& model, const typename M::input_view& x, const Target& target,
                             const Chosen& loss) {
