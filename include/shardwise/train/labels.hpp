@@ -10,6 +10,7 @@
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/sentence.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/value.hpp"
@@ -78,14 +79,16 @@ template <Layout Along>
   const IsNoClass is_no_class{labels.data(), classes, ignored};
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (is_no_class(i) == 0) continue;
-    throw argument_error({"label ", labels[i], " of row ", number_in_whole(labels, i),
-                          " is no class: there are ", classes,
-                          " classes, numbered from 0. Look at the labels, or at the size of the "
-                          "model's last layer",
-                          labels[i] >= 0 || ignored != none_ignored
-                              ? ""
-                              : ". Rows without a class are left out by MaskedCrossEntropy, or by "
-                                "NegativeLogLikelihood with .ignored"});
+    std::string text =
+        sentence({"label ", labels[i], " of row ", number_in_whole(labels, i),
+                  " is no class: there are ", classes,
+                  " classes, numbered from 0. Look at the labels, or at the size of the model's "
+                  "last layer"});
+    if (labels[i] < 0 && ignored == none_ignored)
+      append(text, {". Rows with this label are left out by MaskedCrossEntropy or "
+                    "NegativeLogLikelihood with .ignored = ",
+                    labels[i]});
+    throw argument_error(text);
   }
 }
 
