@@ -237,6 +237,11 @@ TEST_CASE("cuda: grouped heads need a workspace for gradients of each query head
   CHECK(samples_at_once(problem, 1023 + 2 * sample) == 1);
   CHECK(samples_at_once(problem, 9 * sample) == 3);
   CHECK(samples_at_once(problem, 100) == 0);
+  problem.query_rows = 65;  // rows are padded to 64, keys to 128
+  problem.key_rows = 257;
+  const std::size_t longer = 2 * 8 * (128 * 384 + 2 * 384 * 128);
+  CHECK(samples_at_once(problem, 1024 + longer) == 1);
+  CHECK(samples_at_once(problem, 1023 + longer) == 0);
 }
 
 TEST_CASE("cuda: gradients of an attention that nobody wants are left out") {

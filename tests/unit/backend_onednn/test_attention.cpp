@@ -131,6 +131,7 @@ TEST_CASE("a soft cap and dropout") {
   check({tokens_of(70, true), heads_of(8, 2, 0, 2), 1.5});
   check({tokens_of(70, false), heads_of(8, 2, 0, 2), 0, 0.25});
   check({tokens_of(70, true), heads_of(8, 1, 0, 2), 1.5, 0.25});
+  check({tokens_of(150, true, 20), heads_of(8, 1, 0, 1), 1.5, 0.25});  // blocks of later keys
 }
 
 TEST_CASE("a rank without rows, or without heads") {

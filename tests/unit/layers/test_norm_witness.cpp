@@ -8,6 +8,7 @@
 #include <string>
 
 #include "shardwise/comm/single_rank.hpp"
+#include "shardwise/layers/batch_norm.hpp"
 #include "shardwise/layers/bias.hpp"
 #include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/rms_norm.hpp"
@@ -136,22 +137,19 @@ TEST_CASE("names") {
 
 namespace {
 
-/// Whether a gradient of one number for each of 300 features, of dy that repeats behind 150 of them
-/// as x does, repeats, too. Sums are made of 256 features at a time.
+/// Whether a gradient of one number for each of 300 features or channels repeats behind 150 of them
+/// as x does, which is dy, too. Sums are made of 256 of them at a time.
 template <class L>
 bool repeats(const Shape& in, const std::string& name) {
   SingleRank alone;
-  Model<L, Context<double, Reference, SingleRank>, Ends<Invariant, Invariant>> model(alone,
-                                                                                     Seed{1});
-  const auto numbers = [](const Shape& shape) {
-    Tensor<double, Invariant> all(shape);
-    for (std::size_t i = 0; i < all.size(); ++i)
-      all[i] = std::sin(static_cast<double>(i / 300 * 7 + i % 150));
-    return all;
-  };
-  const auto x = numbers(in), dy = numbers({in[0], {Axis::feature, 300}});
+  Model<L, Context<double, Reference, SingleRank>, Ends<Invariant, Invariant>> model(alone, Seed{1},
+                                                                                     in);
+  Tensor<double, Invariant> x(in);
+  const std::size_t row = x.size() / in[0].extent();
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = std::sin(static_cast<double>(i / row * 7 + i % (row / 2)));
   model.forward(x.view());
-  model.backward(dy.view());
+  model.backward(x.view());
   const auto gradient = model.gather_gradient(name);
   return gradient[149] != 0 &&
          std::equal(gradient.data(), gradient.data() + 150, gradient.data() + 150);
@@ -163,4 +161,7 @@ TEST_CASE("gradients of features behind the first 256") {
   CHECK(repeats<LayerNorm<300>>({{Axis::batch, 5}, {Axis::feature, 300}}, "weight"));
   CHECK(repeats<LayerNorm<300>>({{Axis::batch, 5}, {Axis::feature, 300}}, "bias"));
   CHECK(repeats<Bias<300>>({{Axis::batch, 5}, {Axis::feature, 300}}, "bias"));
+  CHECK(repeats<BatchNorm<300>>({{Axis::batch, 5}, {Axis::feature, 300}}, "weight"));
+  CHECK(repeats<BatchNorm<300>>(
+      {{Axis::batch, 5}, {Axis::channel, 300}, {Axis::height, 2}, {Axis::width, 1}}, "weight"));
 }
