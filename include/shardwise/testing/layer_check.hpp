@@ -2,15 +2,9 @@
 // Compares a layer on many ranks with itself on one, its messages with its plan, and its backward
 // with differences of its forward. For your own layers.
 
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <numeric>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,8 +17,7 @@
 #include "shardwise/core/names.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/model.hpp"
-#include "shardwise/testing/calls.hpp"
-#include "shardwise/testing/oracle.hpp"
+#include "shardwise/testing/many_against_one.hpp"
 #include "shardwise/testing/report.hpp"
 #include "shardwise/train/gradient_check.hpp"
 
@@ -49,54 +42,6 @@ struct LayerChecks {
 };
 
 namespace detail {
-
-enum class MadeOf { integers, reals };
-
-/// The global number of each element that a rank holds. By the oracle, which shares no code with
-/// what cuts tensors.
-template <Layout L>
-std::vector<std::size_t> global_numbers(const Shape& shape, Place place) {
-  std::vector<std::size_t> numbers;
-  if constexpr (ShardedLayout<L>) {
-    const std::vector<std::size_t> owner = oracle::owners(shape, L::axis, place.size);
-    for (std::size_t i = 0; i < owner.size(); ++i)
-      if (owner[i] == static_cast<std::size_t>(place.rank)) numbers.push_back(i);
-  } else {
-    numbers.resize(shape.elements());
-    std::iota(numbers.begin(), numbers.end(), std::size_t{0});
-  }
-  return numbers;
-}
-
-/// Fills a tensor by global element, so that it is the same at every number of ranks: with the
-/// integers -2, -1, 1 and 2, or with numbers in [-1, 1).
-template <Layout L>
-void make(View<double, L> tensor, MadeOf what, std::uint64_t seed) {
-  static constexpr std::array integers{-2.0, -1.0, 1.0, 2.0};
-  const auto numbers = global_numbers<L>(tensor.global(), tensor.place());
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const std::uint32_t bits = oracle::scrambled(seed, numbers[i]);
-    tensor[i] = what == MadeOf::integers ? integers[bits % 4] : bits * 0x1p-30 - 1;
-  }
-}
-
-/// A rank's part of a tensor, with the global number of each element, and advice for an error.
-struct NumberedValues {
-  std::string name;
-  const char* advice;
-  bool is_copy;  ///< all ranks hold the same
-  std::vector<std::size_t> elements;
-  std::vector<double> values;
-};
-
-template <class T, Layout L>
-NumberedValues numbered_values(std::string name, const char* advice, View<T, L> tensor) {
-  return {std::move(name),
-          advice,
-          !ShardedLayout<L>,
-          global_numbers<L>(tensor.global(), tensor.place()),
-          {tensor.data(), tensor.data() + tensor.size()}};
-}
 
 // The most frequent cause of an error in each tensor.
 inline constexpr const char* advice_for_output =
@@ -211,105 +156,61 @@ class LayerRun {
 /// The checks of check_layer on one rank.
 template <class E, class Use, class L, Communicator C>
 class LayerChecker {
-  using Counted = CountingCommunicator<C>;
-
  public:
   LayerChecker(C& ranks, const L& layer, const Shape& in, const LayerChecks& checks)
-      : ranks_(ranks), counted_(ranks), layer_(layer), in_(in), checks_(checks) {}
+      : ranks_(ranks),
+        layer_(layer),
+        in_(in),
+        checks_(checks),
+        found_(ranks, name_of<L>() + on_ranks(ranks.size()) + layout_name<typename E::offered>() +
+                          " -> " + layout_name<typename E::wanted>()) {}
 
   CheckReport run() {
     compare(MadeOf::integers);
     compare(MadeOf::reals);
     if constexpr (Use::input_gradient) compare_differences();
-    agree_on_failures(ranks_, report_.failures);
-    return std::move(report_);
+    agree_on_failures(ranks_, found_.report().failures);
+    return std::move(found_.report());
   }
 
  private:
-  void fail(const std::string& sentence) {
-    report_.failures.push_back(name_of<L>() + " on " + std::to_string(ranks_.size()) +
-                               " rank(s), " + layout_name<typename E::offered>() + " -> " +
-                               layout_name<typename E::wanted>() + ": " + sentence);
-  }
-
   void compare(MadeOf what) {
     SingleRank alone;
-    counted_.clear();
+    found_.counted().clear();
     LayerRun<Ends<Invariant, Invariant>, Use, L, SingleRank> one(alone, layer_, in_, checks_.seed,
                                                                  what);
-    LayerRun<E, Use, L, Counted> many(counted_, layer_, in_, checks_.seed, what);
+    LayerRun<E, Use, L, CountingCommunicator<C>> many(found_.counted(), layer_, in_, checks_.seed,
+                                                      what);
     const auto expected = one.run([](std::string_view, const collectives&) {});
-    const auto found = many.run(
-        [&](std::string_view part, const collectives& planned) { compare_calls(part, planned); });
+    const auto found = many.run([&](std::string_view part, const collectives& planned) {
+      found_.compare_calls(part, planned);
+    });
+    const bool is_exact = what == MadeOf::integers && checks_.exact;
     for (std::size_t i = 0; i < found.size(); ++i) {
-      compare_copies(found[i]);
-      compare_values(expected[i], found[i], what);
+      found_.compare_copies(found[i]);
+      found_.compare_values(expected[i], found[i], what, is_exact ? 0 : checks_.bound);
     }
     const auto of_one_batch = one.gradients(1);
     const auto of_two = one.gradients(2);
     for (std::size_t i = 0; i < of_two.size(); ++i)
       if (of_two[i].values != of_one_batch[i].values)
-        fail("a second batch of a step, which is worth nothing, changes " + of_two[i].name +
-             " on one rank alone. Does backward ask frame.write() whether to add?");
+        found_.fail("a second batch of a step, which is worth nothing, changes " + of_two[i].name +
+                    " on one rank alone. Does backward ask frame.write() whether to add?");
   }
 
   void compare_differences() {
     const GradientReport gradients = check_gradients<typename E::offered, typename E::wanted>(
-        counted_, layer_, in_, checks_.seed, checks_.gradients);
-    report_.checked += gradients.checked;
+        found_.counted(), layer_, in_, checks_.seed, checks_.gradients);
+    found_.report().checked += gradients.checked;
     if (gradients.checked > 0 && !gradients.passed())
-      fail("its backward is not that of its forward. In double, " + gradients.where);
-  }
-
-  void compare_calls(std::string_view part, const collectives& planned) {
-    const std::vector<CountedCall> log(counted_.log().begin(), counted_.log().end());
-    const std::string wrong = difference_from_plan(part, planned_calls<C>(planned, ranks_.size()),
-                                                   counted_calls(ranks_, log));
-    ++report_.checked;
-    if (!wrong.empty()) fail("it sends other than planned, in " + wrong);
-    counted_.clear();
-  }
-
-  /// What all ranks hold must have the same bits on all.
-  void compare_copies(const NumberedValues& mine) {
-    if (!mine.is_copy) return;
-    std::vector<double> first = mine.values;
-    ranks_.broadcast(std::span(first), 0);
-    if (first != mine.values)
-      fail(mine.name + " on rank " + std::to_string(ranks_.rank()) +
-           " is not that of rank 0 bit by bit, and all should hold the same. " + mine.advice);
-  }
-
-  /// `whole` is one rank's, and has all elements in their order.
-  void compare_values(const NumberedValues& whole, const NumberedValues& mine, MadeOf what) {
-    double scale = 0;
-    for (const double value : whole.values) scale = std::max(scale, std::abs(value));
-    const double allowed =
-        what == MadeOf::integers && checks_.exact ? 0 : checks_.bound * std::max(scale, 1e-3);
-    report_.checked += mine.values.size();
-    if (mine.elements.size() != mine.values.size())
-      return fail(mine.name + " has " + std::to_string(mine.values.size()) + " elements on rank " +
-                  std::to_string(ranks_.rank()) + ", and should have " +
-                  std::to_string(mine.elements.size()));
-    for (std::size_t i = 0; i < mine.values.size(); ++i) {
-      const double expected = whole.values[mine.elements[i]];
-      if (std::abs(mine.values[i] - expected) <= allowed) continue;
-      char numbers[96];
-      std::snprintf(numbers, sizeof numbers, "%.9g on rank %d, and %.9g", mine.values[i],
-                    ranks_.rank(), expected);
-      fail(mine.name + " is not that of one rank alone, on " +
-           (what == MadeOf::integers ? "integers" : "random numbers") + ": element " +
-           std::to_string(mine.elements[i]) + " is " + numbers + " alone. " + mine.advice);
-      return;
-    }
+      found_.fail("its backward is not that of its forward. In double, " + gradients.where);
   }
 
   C& ranks_;
-  Counted counted_;
   const L& layer_;
   Shape in_;
   const LayerChecks& checks_;
-  CheckReport report_;
+  ManyAgainstOne<C> found_;
 };
 
 }  // namespace detail
@@ -352,21 +253,9 @@ CheckReport check_layer(C& ranks, const L& layer, const Shape& in, const LayerCh
 template <Layout Offered = Invariant, Layout Wanted = Invariant, class Use = TrainWithInputGradient,
           class L>
 CheckReport check_layer(const L& layer, const Shape& in, const LayerChecks& checks = {}) {
-  CheckReport all;
-  for (const int ranks : checks.ranks) {
-    try {
-      run_ranks(ranks, [&](ThreadCommunicator& communicator) {
-        const CheckReport report =
-            check_layer<Offered, Wanted, Use>(communicator, layer, in, checks);
-        if (communicator.rank() == 0) all.add(report);
-      });
-    } catch (const error& e) {
-      all.failures.push_back(name_of<L>() + " on " + std::to_string(ranks) +
-                             " rank(s): " + e.what());
-    }
-    if (!all.failures.empty()) break;
-  }
-  return all;
+  return detail::checked_on_threads(name_of<L>(), checks.ranks, [&](ThreadCommunicator& ranks) {
+    return check_layer<Offered, Wanted, Use>(ranks, layer, in, checks);
+  });
 }
 
 }  // namespace shardwise
