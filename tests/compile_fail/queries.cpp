@@ -43,7 +43,7 @@ constexpr auto held = memory_of<Mlp, 4>(batch{64});
 #if CASE == \
     7  // expect: check_layer sets and reads whole tensors or shards: Offered and Wanted must
 CheckReport checked() { return check_layer<Partial>(Mlp{}, Shape{}); }
-#elif CASE == 9  // expect: check_layer and check_gradients compare the ranks of one axis, and C
+#elif CASE == 9  // expect: check_layer, check_loss and check_gradients compare the ranks of
 CheckReport checked(MeshRanks<ThreadCommunicator>& ranks) {
   return check_layer(ranks, Mlp{}, Shape{});
 }

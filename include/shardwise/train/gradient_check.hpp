@@ -39,10 +39,11 @@ namespace detail {
 /// The error for ranks that are a mesh.
 template <class C>
 consteval bool must_be_one_axis() {
-  static_assert(!MeshCommunicator<C>,
-                "check_layer and check_gradients compare the ranks of one axis, and C is a mesh: "
-                "give them ranks.along(MeshAxis::tensor), the ranks that share a layer. Compare a "
-                "model on a mesh with a model on one rank.");
+  static_assert(
+      !MeshCommunicator<C>,
+      "check_layer, check_loss and check_gradients compare the ranks of one axis, and C is a mesh: "
+      "give them ranks.along(MeshAxis::tensor), the ranks that share a layer. Compare a "
+      "model on a mesh with a model on one rank.");
   return true;
 }
 

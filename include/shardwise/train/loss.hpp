@@ -187,7 +187,8 @@ class LossFrame : public Exchanger<Context, Exchanges> {
 /// always a mean; `terms` counts those of the whole batch, not of a rank. The prediction is whole
 /// or in shards; `target` is Invariant or, if the loss supports it, has the layout of the
 /// prediction. A loss may have `require_target(prediction, target)`, which throws for global shapes
-/// that do not fit: a step calls it before the model sends anything.
+/// that do not fit: a step calls it before the model sends anything. `check_loss` of `testing/`
+/// tests a loss.
 ///
 /// On a mesh a loss computes with a slice of the batch as with one of several batches of a step,
 /// and the results are added over the ranks that have other samples.

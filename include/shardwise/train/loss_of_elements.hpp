@@ -53,8 +53,8 @@ struct OwnTerm {
 ///       return std::pair{std::log(std::cosh(d)), std::tanh(d)};
 ///     }};
 ///
-/// For a backend of a device f is a type with a name, as `DeviceBackend` says of loops. Nothing
-/// compares the derivative with the term.
+/// For a backend of a device f is a type with a name, as `DeviceBackend` says of loops. A step does
+/// not compare the derivative with the term; `check_loss` of `testing/` does, in a test of yours.
 /// layout   prediction L, gradient L, for Invariant and every Sharded; target Invariant or L
 /// sends    nothing for Invariant, an all-reduce of one double for Sharded
 /// throws   shape_error if prediction and target differ in shape, argument_error for an empty batch

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "shardwise/comm/counting.hpp"
+#include "shardwise/testing/loss_check.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/negative_log_likelihood.hpp"
 #include "support/messages.hpp"
@@ -141,49 +142,19 @@ TEST_CASE_TEMPLATE("ignored and weighted labels count as PyTorch's, in the mean 
   }
 }
 
-namespace {
-
-/// The batch in two parts, of which one has all ignored rows but one.
-template <class Loss>
-LossResult in_two_parts(ThreadCommunicator& ranks, const LabelBatch& batch,
-                        const std::vector<double>& prediction, const Loss& loss) {
-  LossResult sum;
-  for (const std::size_t first : {0U, 2U}) {
-    const std::size_t rows = first == 0 ? 2 : 4;
-    const Shape part{{Axis::batch, rows}, {Axis::feature, 10}};
-    const auto begin = prediction.begin() + static_cast<std::ptrdiff_t>(10 * first);
-    const std::vector<double> of_part(begin, begin + static_cast<std::ptrdiff_t>(10 * rows));
-    const View<const std::int32_t, Invariant> labels(batch.labels.data() + first,
-                                                     part.without_back(), place_of(ranks));
-    const auto result = loss_of<Batch, double>(ranks, loss, part, of_part, labels, {rows, 6});
-    sum.loss += result.loss;
-    sum.gradient.insert(sum.gradient.end(), result.gradient.begin(), result.gradient.end());
-  }
-  return sum;
-}
-
-}  // namespace
-
-TEST_CASE("two batches of a step make the mean over the labels of both") {
-  for (const int size : {1, 2, 5}) {
-    run_ranks(size, [](ThreadCommunicator& ranks) {
-      const LabelBatch batch(plain, place_of(ranks), true, true);
-      double counted = 0;
-      for (const std::int32_t label : batch.labels.view().span())
-        if (label >= 0) counted += batch.weights[static_cast<std::size_t>(label)];
-      const auto check = [&](const LossResult& result, const std::string& key) {
-        CHECK(std::abs(result.loss - theirs().number(key + "/loss")) <= 1e-14);
-        CHECK(largest_difference(result.gradient, theirs()[key + "/gradient"]) <= 1e-14);
-      };
-      const MaskedCrossEntropy entropy{.counted = counted, .class_weights = batch.weights.view()};
-      check(in_two_parts(ranks, batch, batch.logits, entropy),
-            "entropy_plain_ignored_weighted/mean");
-      const NegativeLogLikelihood likelihood{
-          .ignored = -100, .counted = counted, .class_weights = batch.weights.view()};
-      check(in_two_parts(ranks, batch, log_softmax(batch.logits, 10), likelihood),
-            "nll_plain_ignored_weighted/mean");
-    });
-  }
+TEST_CASE(
+    "two batches of a step make the mean over the labels of both, and all ranks that of one") {
+  const LabelBatch batch(plain, {}, true, true);
+  double counted = 0;
+  for (const std::int32_t label : batch.labels.view().span())
+    if (label >= 0) counted += batch.weights[static_cast<std::size_t>(label)];
+  const auto check = [&](const auto& loss) {
+    const CheckReport report = check_loss<Invariant, Batch, Feature>(loss, plain, batch.labels);
+    CHECK_MESSAGE(report.passed(), report.text());
+  };
+  check(MaskedCrossEntropy{.counted = counted, .class_weights = batch.weights.view()});
+  check(NegativeLogLikelihood{
+      .ignored = -100, .counted = counted, .class_weights = batch.weights.view()});
 }
 
 namespace {

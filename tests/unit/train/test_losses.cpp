@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shardwise/comm/counting.hpp"
+#include "shardwise/testing/loss_check.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
 #include "support/is_as_expected.hpp"
@@ -170,23 +171,16 @@ TEST_CASE_TEMPLATE("logits of infinity and NaN have PyTorch's losses and gradien
   }
 }
 
-TEST_CASE("two classes over four ranks: two empty shards join") {
-  const Shape shape{{Axis::batch, 3}, {Axis::feature, 2}};
-  const std::vector<double> logits{0, 0, 1000, -1000, -1000, 1000};
-  for (const double smoothing : {0.0, 0.5}) {
-    SingleRank alone;
-    Tensor<std::int32_t, Invariant> labels(Shape{{Axis::batch, 3}});
-    labels[2] = 1;
-    const auto expected =
-        loss_of<Invariant, double>(alone, CrossEntropy{smoothing}, shape, logits, labels.view());
-    if (smoothing == 0) CHECK(expected.loss == doctest::Approx(std::log(2.0) / 3).epsilon(1e-15));
-    run_ranks(4, [&](ThreadCommunicator& ranks) {
-      const auto result =
-          loss_of<Feature, double>(ranks, CrossEntropy{smoothing}, shape, logits, labels.view());
-      CHECK(result.loss == doctest::Approx(expected.loss).epsilon(1e-15));
-      CHECK(largest_difference(result.gradient, expected.gradient) <= 1e-16);
-    });
-  }
+TEST_CASE("all ranks have the loss of one, and send what it declares") {
+  const auto check = [](const auto& report) { CHECK_MESSAGE(report.passed(), report.text()); };
+  const auto labels = made_labels(Shape{plain[0]}, {}, 10);
+  check(check_loss<Invariant, Feature, Batch>(CrossEntropy{}, plain, labels));
+  check(check_loss<Feature>(CrossEntropy{0.1}, plain, labels));
+  check(check_loss<Batch>(MaskedCrossEntropy{}, plain, labels, {.two_batches = false}));
+  // Two classes over four and eight ranks have empty shards, and large differences.
+  const Shape narrow{{Axis::batch, 3}, {Axis::feature, 2}};
+  check(check_loss<Feature>(CrossEntropy{0.5}, narrow, made_labels(Shape{narrow[0]}, {}, 2),
+                            {.lowest = -1000, .highest = 1000}));
 }
 
 TEST_CASE("every rank gets the same bits") {
@@ -283,18 +277,7 @@ TEST_CASE("empty batches, shapes that do not meet and impossible options are ref
   }
 }
 
-TEST_CASE("a batch that is a part of a step counts with its part") {
-  SingleRank alone;
-  const auto labels = made_labels(Shape{plain[0]}, {}, 10);
-  const auto whole =
-      loss_of<Invariant, double>(alone, CrossEntropy{}, plain, made(7, 60), labels.view(), {6, 6});
-  const auto part =
-      loss_of<Invariant, double>(alone, CrossEntropy{}, plain, made(7, 60), labels.view(), {6, 18});
-  CHECK(part.loss == doctest::Approx(whole.loss / 3).epsilon(1e-15));
-  CHECK(part.gradient[5] == doctest::Approx(whole.gradient[5] / 3).epsilon(1e-15));
-}
-
-TEST_CASE("the plan of a loss is what it sends") {
+TEST_CASE("the plan of a loss is known to the compiler") {
   static_assert(loss_plan<Invariant>(CrossEntropy{}, Shape{{Axis::batch, 64},
                                                            {Axis::feature, 10}}) == collectives{});
   static_assert(loss_plan<Feature>(CrossEntropy{}, Shape{{Axis::batch, 64}, {Axis::feature, 10}}) ==
@@ -312,18 +295,4 @@ TEST_CASE("the plan of a loss is what it sends") {
   static_assert(loss_plan<Feature>(MaskedCrossEntropy{}, logits) ==
                 loss_plan<Feature>(CrossEntropy{}, logits));
   static_assert(loss_plan<Batch>(MaskedCrossEntropy{}, logits) == collectives{one, one});
-  run_ranks(3, [](ThreadCommunicator& inner) {
-    CountingCommunicator ranks(inner);
-    const auto labels = made_labels(Shape{plain[0]}, place_of(ranks), 10);
-    loss_of<Feature, float>(ranks, CrossEntropy{}, plain, made(7, 60), labels.view());
-    REQUIRE(ranks.log().size() == 3);  // and the test's own all-gather of the gradient
-    CHECK(ranks.log()[0] == CountedCall{Operation::all_reduce, Dtype::float32, 6});
-    CHECK(ranks.log()[1] == CountedCall{Operation::all_reduce, Dtype::float32, 12});
-    CHECK(ranks.log()[2].operation == Operation::all_gather);
-    ranks.clear();
-    loss_of<Batch, float>(ranks, MaskedCrossEntropy{}, plain, made(7, 60), labels.view());
-    REQUIRE(ranks.log().size() == 3);
-    CHECK(ranks.log()[0] == CountedCall{Operation::all_reduce, Dtype::float64, 1});
-    CHECK(ranks.log()[1] == CountedCall{Operation::all_reduce, Dtype::float64, 1});
-  });
 }
