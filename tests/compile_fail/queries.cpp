@@ -1,4 +1,4 @@
-// What the compiler cannot be asked, and what a check of a layer cannot look at.
+// What the compiler cannot be asked, and what a check of a layer or loss cannot look at.
 
 #include "shardwise/model/queries.hpp"
 
@@ -7,6 +7,8 @@
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/residual.hpp"
 #include "shardwise/testing/layer_check.hpp"
+#include "shardwise/testing/loss_check.hpp"
+#include "shardwise/train/mean_squared_error.hpp"
 
 using namespace shardwise;
 
@@ -43,9 +45,13 @@ constexpr auto held = memory_of<Mlp, 4>(batch{64});
 #if CASE == \
     7  // expect: check_layer sets and reads whole tensors or shards: Offered and Wanted must
 CheckReport checked() { return check_layer<Partial>(Mlp{}, Shape{}); }
-#elif CASE == 9  // expect: check_layer, check_loss and check_gradients compare the ranks of
+#elif CASE == 9   // expect: check_layer, check_loss and check_gradients compare the ranks of
 CheckReport checked(MeshRanks<ThreadCommunicator>& ranks) {
   return check_layer(ranks, Mlp{}, Shape{});
+}
+#elif CASE == 10  // expect: check_loss makes whole predictions or shards: name the layouts that
+CheckReport checked() {
+  return check_loss<Partial>(MeanSquaredError{}, Shape{}, Tensor<double, Invariant>(Shape{}));
 }
 #else
 CheckReport checked();

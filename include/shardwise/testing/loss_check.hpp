@@ -131,7 +131,6 @@ class LossChecker {
   CheckReport run() {
     CheckReport all = differences();
     (all.add(many<Ls>()), ...);
-    agree_on_failures(ranks_, all.failures);
     return all;
   }
 
@@ -185,7 +184,8 @@ class LossChecker {
   CheckReport many() {
     auto found = comparison(layout_name<L>());
     compare(found, batch<L>(found, data_));
-    if (checks_.two_batches && data_.can_be_cut()) compare(found, of_two_batches<L>(found));
+    if (checks_.two_batches && data_.can_be_cut() && found.report().failures.empty())
+      compare(found, of_two_batches<L>(found));
     return std::move(found.report());
   }
 
@@ -194,7 +194,8 @@ class LossChecker {
   LossOnRank batch(ManyAgainstOne<C>& found, const LossData<T>& data) {
     found.counted().clear();
     LossOnRank mine = loss_on_rank<L>(found.counted(), loss_, data, data_.samples());
-    found.compare_calls("the loss", loss_plan<L>(loss_, data.shape, Dtype::float64));
+    found.compare_calls("the loss, whose plan is its `exchanges`",
+                        loss_plan<L>(loss_, data.shape, Dtype::float64));
     return mine;
   }
 
@@ -221,6 +222,7 @@ class LossChecker {
       found.compare_copies(mine.*part);
       found.compare_values(expected_.*part, mine.*part, MadeOf::reals, checks_.bound);
     }
+    agree_on_failures(ranks_, found.report().failures);  // so that all ranks go on, or none
   }
 
   C& ranks_;
@@ -239,7 +241,7 @@ class LossChecker {
 /// - in each layout of `Ls`, its value and gradient on every rank with those of one rank alone, up
 ///   to rounding, and what all ranks hold alike bit by bit;
 /// - the messages of all ranks together with its `exchanges`;
-/// - the sum of two batches of a step, of different sizes, with the whole batch, if prediction and
+/// - if this holds, the sum of two batches of a step with the whole batch, where prediction and
 ///   target begin with the same samples.
 ///
 ///     check_loss<Invariant, Sharded<Axis::batch>>(ranks, MyLoss{}, shape, target).require();
