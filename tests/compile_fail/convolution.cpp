@@ -37,7 +37,7 @@ using Asked = Conv2d<split::none, 8, 8, kernel(3, {.groups = 0})>;
 using Asked = Conv2d<split::output, 8, 6, kernel(3, {.grain = 4})>;
 #elif CASE == 13  // expect: leave .grain away
 using Asked = Conv2d<split::group, 8, 8, kernel(3, {.groups = 4, .grain = 2})>;
-#elif CASE == 14  // expect: Consumer takes Expected features
+#elif CASE == 14  // expect: Consumer takes Expected channels
 using Asked = Sequential<Conv2d<split::output, 3, 8, 3>, Relu, Conv2d<split::input, 6, 8, 3> >;
 #elif CASE == 15  // expect: shards of Producer in front of it could end within a group
 using Asked = Sequential<Conv2d<split::output, 3, 8, 3>, Relu,
@@ -54,7 +54,7 @@ using Asked = Conv2d<split::output, 8, 0, kernel(3)>;
 using Asked = Conv2d<split::none, 8, 8, kernel(3, {.groups = -2})>;
 #elif CASE == 21  // expect: give .grain = 1
 using Asked = Conv2d<split::output, 8, 8, kernel(3, {.grain = 0})>;
-#elif CASE == 22  // expect: Consumer takes Expected features
+#elif CASE == 22  // expect: Consumer takes Expected channels
 using Asked = Sequential<Conv2d<split::height, 3, 8, 3>, BatchNorm<8>, Relu, MaxPool2d<2>,
                          ChannelDropout<1, 4>, Conv2d<split::height, 16, 8, 3> >;
 #elif CASE == 23  // expect: shards of Producer in front of it could end within a group

@@ -35,6 +35,12 @@ concept KeepsFeatures = KeepsShape<L> || requires {
   requires L::keeps_features;
 };
 
+/// A layer whose features are channels of images in any case, as those of a convolution are.
+template <class L>
+concept StatesChannels = StatesFeatures<L> && requires(const L& layer) {
+  layer.in_channels();
+};
+
 /// The number of features that L takes as operand J and gives, if its type has it; else `dynamic`.
 template <class L, std::size_t J = 0>
 consteval std::size_t static_features_in() {
@@ -116,15 +122,22 @@ consteval bool block_must_keep_features() {
   return true;
 }
 
-/// The error for two neighbouring layers with different numbers of features. Consumer is part
-/// ConsumerNumber.
+/// The error for two neighbouring layers with different numbers of features or channels. Consumer
+/// is part ConsumerNumber.
 template <std::size_t ConsumerNumber, class Producer, class Consumer, std::size_t Produced,
           std::size_t Expected>
 consteval bool extents_must_meet() {
-  static_assert(features_meet(Produced, Expected),
-                "Consumer takes Expected features, but Producer in front of it gives Produced. "
-                "Make the output size of the one the input size of the other. (Consumer is part "
-                "ConsumerNumber of its composition, counted from 0.)");
+  if constexpr (StatesChannels<Consumer> || (StatesChannels<Producer> && KeepsShape<Consumer>)) {
+    static_assert(features_meet(Produced, Expected),
+                  "Consumer takes Expected channels, but Producer in front of it gives Produced. "
+                  "Make the output channels of the one the input channels of the other. (Consumer "
+                  "is part ConsumerNumber of its composition, counted from 0.)");
+  } else {
+    static_assert(features_meet(Produced, Expected),
+                  "Consumer takes Expected features, but Producer in front of it gives Produced. "
+                  "Make the output size of the one the input size of the other. (Consumer is part "
+                  "ConsumerNumber of its composition, counted from 0.)");
+  }
   return true;
 }
 
