@@ -592,7 +592,8 @@ TEST_CASE("what a model on a mesh cannot take is refused on every rank before it
         message_of<shape_error>([&] { Network(Convolutional{}, ranks, Seed{1}, images); }),
         {"Convolutional: a tensor [batch 7", "name CutOverContext<Axis::height> in the Ends"});
     check_mentions(message_of<shape_error>([&] { made<Whole>(30, rows, ranks.place()); }),
-                   {"has no axis sequence"});
+                   {"has no axis sequence, of which ranks along context would have parts",
+                    "take a mesh with one rank along context"});
   });
   on_mesh({.data = 2}, [](Ranks& ranks) {
     Mlp model(ranks, Seed{5});

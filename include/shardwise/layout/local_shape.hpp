@@ -14,34 +14,36 @@ namespace shardwise {
 
 namespace detail {
 
-template <class Value>
-[[noreturn, gnu::noinline, gnu::cold]] void refuse_axis(const Value& layout, Axis axis,
-                                                        const Shape& global) {
-  throw shape_error(
-      {"a tensor ", global, " cannot be laid out as ", layout, ": it has no axis ", name(axis)});
+[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_axis(const LayoutValue& layout,
+                                                               const Shape& global) {
+  throw shape_error({"a tensor ", global, " cannot be laid out as ", layout, ": it has no axis ",
+                     name(layout.axis), ". Name one of its axes in the layout"});
+}
+[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_axis(const MeshLayoutValue& layout,
+                                                               MeshAxis along,
+                                                               const Shape& global) {
+  throw shape_error({"a tensor ", global, " cannot be laid out as ", layout, ": it has no axis ",
+                     name(layout[along].axis), ", of which ranks along ", name(along),
+                     " would have parts. Name one of its axes in the layout, or take a mesh with "
+                     "one rank along ",
+                     name(along)});
 }
 
-// Always inlined, so that a view of a known layout costs as much as without values.
-
-/// The position of an axis that `layout` cuts, along its mesh axis or along one of several.
-template <class Value>
-[[gnu::always_inline]] constexpr std::size_t split_position(const Value& layout, Axis axis,
-                                                            const Shape& global) {
-  const std::size_t position = global.find(axis);
-  if (position == global.rank()) refuse_axis(layout, axis, global);
-  return position;
-}
+/// The position of the axis that `layout` cuts. Always inlined, so that a view of a known layout
+/// costs as much as without values.
 [[gnu::always_inline]] constexpr std::size_t split_position(const LayoutValue& layout,
                                                             const Shape& global) {
-  return split_position(layout, layout.axis, global);
+  const std::size_t position = global.find(layout.axis);
+  if (position == global.rank()) refuse_axis(layout, global);
+  return position;
 }
 
 /// Throws shape_error if the tensor lacks an axis that `layout` cuts over several ranks.
 constexpr void require_split_axes(const MeshLayoutValue& layout, const Shape& global,
                                   const MeshPlace& place) {
-  for (const MeshAxis axis : mesh_axes)
-    if (place[axis].size > 1 && layout[axis].cuts())
-      split_position(layout, layout[axis].axis, global);
+  for (const MeshAxis along : mesh_axes)
+    if (place[along].size > 1 && layout[along].cuts() && !global.has(layout[along].axis))
+      refuse_axis(layout, along, global);
 }
 
 [[gnu::always_inline]] constexpr Interval held_interval(const LayoutValue& layout, const Dim& dim,

@@ -199,7 +199,9 @@ TEST_CASE("an axis that the tensor lacks is refused with the whole tensor and th
   const MeshPlace place = place_in({.data = 2, .tensor = 3}, 4);
   const std::string message =
       "a tensor [batch 2, feature 5*3] cannot be laid out as Over<On<data, Sharded<batch>>, "
-      "On<tensor, Sharded<channel>>>: it has no axis channel";
+      "On<tensor, Sharded<channel>>>: it has no axis channel, of which ranks along tensor would "
+      "have "
+      "parts. Name one of its axes in the layout, or take a mesh with one rank along tensor";
   check_mentions(message_of([&] { local_shape<L>(global, place); }), {message});
   check_mentions(message_of([&] { local_begin<L>(global, place); }), {message});
 }
