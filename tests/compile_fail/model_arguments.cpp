@@ -71,6 +71,8 @@ Asked make(SingleRank& alone) { return {alone, 1}; }
 Asked make(ThreadCommunicator& ranks) { return {ranks, Seed{1}}; }
 #elif CASE == 10  // expect: the Model is given a Start in place of the Seed of its random numbers
 Asked make(SingleRank& alone) { return {alone, Both{}, {{Axis::batch, 2}, {Axis::feature, 8}}}; }
+#elif CASE == 20  // expect: the Model is given a Start in place of the Seed of its random numbers
+Asked make(SingleRank& alone) { return {Net{}, alone, 1, {{Axis::feature, 8}}, Keep::whole}; }
 #else
 Asked make(SingleRank& alone) { return {alone, Seed{1}}; }
 #endif

@@ -131,11 +131,15 @@ class Model : public ModelBase<Ctx> {
   ///@}
 
   /// The error for another communicator than that of its context, and for a number in place of a
-  /// Seed.
-  template <class Ranks, class Start>
-  requires(!(std::convertible_to<Ranks&, communicator&> && std::convertible_to<const Start&, Seed>))
-      Model(Ranks&, const Start&, const input_shapes& = {}, Keep = Keep::whole)
-      : Model(detail::must_begin_with<communicator, Ranks, Start>(), Seed{}) {}
+  /// Seed, with any of these arguments. A shape in braces has the type that is the default here.
+  template <class First, class Second, class Third = input_shapes, class Fourth = input_shapes,
+            class... Rest>
+  requires(!detail::may_begin_with<communicator, First, Second> &&
+           !(std::convertible_to<First, const Architecture&> &&
+             detail::may_begin_with<communicator, Second, Third>))
+      Model(First&&, Second&&, const Third& = {}, const Fourth& = {}, const Rest&...)
+      : Model(detail::must_begin_with<communicator, Architecture, First, Second, Third>(), Seed{}) {
+  }
 
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;

@@ -107,6 +107,11 @@ Architecture architecture_by_type() {
   return Architecture{};
 }
 
+/// Whether a Model of communicator C can begin with these arguments.
+template <class C, class Ranks, class Start>
+inline constexpr bool may_begin_with =
+    std::convertible_to<Ranks&, C&>&& std::convertible_to<const Start&, Seed>;
+
 /// The error for a Model with another communicator than its Context's, or without a Seed. It never
 /// runs.
 template <class C, class Ranks, class Start>
@@ -120,6 +125,14 @@ C& must_begin_with() {
       "model(ranks, Seed{1}), and with sizes given at run time Model model(architecture, "
       "ranks, Seed{1}).");
   throw argument_error("no model");
+}
+template <class C, class Architecture, class First, class Second, class Third>
+C& must_begin_with() {
+  if constexpr (std::convertible_to<First, const Architecture&>) {
+    return must_begin_with<C, std::remove_reference_t<Second>, Third>();
+  } else {
+    return must_begin_with<C, std::remove_reference_t<First>, std::remove_cvref_t<Second>>();
+  }
 }
 
 /// The error for a forward or backward of a model that is not trained.
