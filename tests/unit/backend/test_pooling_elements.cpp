@@ -43,6 +43,12 @@ constexpr bool is_constexpr() {
 }
 static_assert(is_constexpr());
 
+/// Numbers that fit 32 bits, and those of which one or both do not.
+constexpr std::size_t beyond = std::size_t{1} << 32;
+static_assert(detail::quotient(beyond - 1, 3) == 0x5555'5555);
+static_assert(detail::quotient(3 * beyond + 8, 3) == beyond + 2);
+static_assert(detail::quotient(7, beyond + 2) == 0 && detail::quotient(7 * beyond, beyond) == 7);
+
 }  // namespace
 
 TEST_CASE("random poolings in float, one element a call") {

@@ -71,8 +71,8 @@ std::vector<A> play(std::size_t rows, std::size_t n, Adjacent adjacent, A first,
   return results;
 }
 
-constexpr std::size_t lengths[] = {0,   1,   2,    15,   31,   32,   33,   127,
-                                   128, 129, 1000, 4096, 8191, 8192, 8193, 100003};
+constexpr std::size_t lengths[] = {0,   1,    2,    15,   31,   32,   33,     127,   128,
+                                   129, 1000, 4096, 8191, 8192, 8193, 100003, 600000};
 
 constexpr std::size_t row_counts[] = {0, 1, 7, 33, 300};
 

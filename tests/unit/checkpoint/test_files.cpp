@@ -224,6 +224,16 @@ TEST_CASE("an index with more in its metadata is read") {
 
 // A rank turns a matrix in blocks of 32 rows and columns, and collects numbers that lie apart in
 // pieces of 256 KiB.
+TEST_CASE("an error names 20 tensors of a kind, and counts the others") {
+  for (const std::size_t count : {20U, 23U}) {
+    detail::Mismatches found;
+    for (std::size_t i = 0; i < count; ++i) found.add("missing", std::to_string(i));
+    const std::string told = message_of<data_error>([&] { found.raise("file"); });
+    check_mentions(
+        told, {"missing: 0, 1, ", ", 18, 19" + std::string(count == 20 ? "." : " and 3 more.")});
+  }
+}
+
 TEST_CASE("tensors that are larger than a block or a piece") {
   constexpr std::size_t rows = 70, columns = 500, count = rows * columns;
   const Shape shape{{Axis::output, rows}, {Axis::input, columns}};

@@ -278,6 +278,17 @@ TEST_CASE("a rank whose parameter has drifted is told with the parameter, on eve
   CHECK(contains(told(8, change_all),
                  "alike: 0.2.bias of rank 1; 0.5.bias of rank 1; 1.weight of rank 1; 1.bias of "
                  "rank 1. "));
+  const std::string of_many = told_alike(3, [&](ThreadCommunicator& ranks) {
+    Model<Normed, Context<float, Reference, ThreadCommunicator>> model(ranks, Seed{1});
+    if (ranks.rank() == 1) model.visit_parameters(change_all);
+    detail::HeldAlike held = detail::held_alike(model);
+    for (std::size_t i = 0; held.names.size() < 12; ++i) {
+      held.names.add(held.names[i]);
+      held.marks.add(held.marks[i]);
+    }
+    detail::require_alike(model, held);
+  });
+  CHECK(contains(of_many, " of rank 1 and 4 more. "));
 }
 
 TEST_CASE("a rank whose moments have drifted is told with the parameter, on every rank") {
