@@ -441,6 +441,18 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("what refuses a slice is told whole on every rank, however long it is") {
+  on_mesh({.data = 3, .tensor = 2}, [&](Ranks& ranks) {
+    Mlp model(ranks, Seed{5});
+    for (const std::size_t letters : {1U, 500U, 501U, 1234U}) {
+      std::string said(letters, ' ');
+      for (std::size_t i = 0; i < letters; ++i) said[i] = static_cast<char>('a' + i % 26);
+      const std::string mine = ranks.place()[data].rank == 1 ? said : "";
+      CHECK(message_of<argument_error>([&] { detail::throw_refused(model.run(), mine); }) == said);
+    }
+  });
+}
+
 TEST_CASE("ranks that are given batches of unlike sizes are all told") {
   for (const auto& given : {std::pair{data, 7}, {replica, 7}, {data, 4096}}) {
     const MeshAxis axis = given.first;

@@ -123,14 +123,18 @@ template <class Context>
   const std::int64_t rank = run.all_ranks.rank();
   std::array<std::int64_t, 1> first{mine.empty() ? run.all_ranks.size() : rank};
   reduce_slices(run, first, Reduction::min);
-  std::array<std::uint8_t, 500> sent{};
-  if (first[0] == rank)
-    for (std::size_t i = 0; i < mine.size() && i < sent.size(); ++i)
-      sent[i] = static_cast<std::uint8_t>(mine[i]);
-  reduce_slices(run, sent, Reduction::max);
+  std::array<std::int64_t, 1> letters{first[0] == rank ? static_cast<std::int64_t>(mine.size())
+                                                       : 0};
+  reduce_slices(run, letters, Reduction::max);
   std::string told;
-  for (const std::uint8_t letter : sent)
-    if (letter != 0) told += static_cast<char>(letter);
+  while (told.size() < static_cast<std::size_t>(letters[0])) {
+    std::array<std::uint8_t, 500> piece{};
+    if (first[0] == rank)
+      mine.copy(reinterpret_cast<char*>(piece.data()), piece.size(), told.size());
+    reduce_slices(run, piece, Reduction::max);
+    told.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  }
+  told.resize(static_cast<std::size_t>(letters[0]));
   throw argument_error(mine.empty() ? told : mine);
 }
 
