@@ -496,8 +496,8 @@ TEST_CASE("a checkpoint of a model on rows has the same bytes and goes on on any
 }
 
 TEST_CASE("images of a program's own memory are cut by rows, and their labels by samples") {
-  const Shape image{{Axis::channel, 2}, {Axis::height, 5}, {Axis::width, 4}};
-  std::vector<double> pixels(9 * 40);
+  const Shape image{{Axis::channel, 3}, {Axis::height, 5}, {Axis::width, 4}};
+  std::vector<double> pixels(9 * 60);
   for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<double>(i);
   const std::vector<std::int32_t> classes{0, 1, 2, 3, 4, 5, 6, 7, 8};
   on_mesh({.data = 2, .context = 3}, [&](Ranks& ranks) {
@@ -508,7 +508,7 @@ TEST_CASE("images of a program's own memory are cut by rows, and their labels by
     const SampleBatch batch = sampler.next();
     const auto in = x.gather(batch);
     const auto of_in = y.gather(batch);
-    CHECK(in.size() == 4 * 2 * block_of(5, place[context]).size * 4);
+    CHECK(in.size() == 4 * 3 * block_of(5, place[context]).size * 4);
     CHECK(of_in.size() == block_of(4, place[context]).size);
     const auto numbers_match = [](const auto& view) {
       bool match = true;
