@@ -102,10 +102,11 @@ TEST_CASE("a right loss passes in each of its layouts") {
 }
 
 TEST_CASE("a derivative that is not that of the term is found on one rank") {
-  CHECK(failures_of<slope>() ==
-        "Squares<1> on 1 rank(s), Invariant: its gradient is not that of its value. In double on "
-        "one rank alone, element 0: it gives 0.0271341983, and differences of the loss "
-        "0.0542683965. Is it the derivative of the term, divided as the loss is, and assigned?");
+  CHECK(contains(
+      failures_of<slope>(),
+      "Squares<1> on 1 rank(s), Invariant: its gradient is not that of its value. In double on one "
+      "rank alone, element 0: it gives 0.0271341983, and differences of the loss 0.0542683965. Is "
+      "it the derivative of the term, divided as the loss is, and assigned?"));
 }
 
 TEST_CASE("an element of the gradient that is not assigned is found") {
