@@ -9,9 +9,11 @@ namespace shardwise::detail {
 
 /// Calls f(i) for every i in [0, n), in any order. Tells g++ that no iteration reads what another
 /// one writes, so that it vectorises the loop even if input and output are the same memory. At -O2,
-/// g++ 12 vectorises only loops of a known number of iterations, so the loop runs in blocks.
+/// g++ 12 vectorises only loops of a known number of iterations, so the loop runs in blocks. It has
+/// a copy of f: g++ must assume that an iteration could write to what f refers to, but not to that.
 template <class F>
-void plain_loop(std::size_t n, const F& f) {
+void plain_loop(std::size_t n, const F& given) {
+  const F f = given;
   std::size_t i = 0;
 #if defined(__GNUC__) && !defined(__clang__)
   constexpr std::size_t block = 16;
