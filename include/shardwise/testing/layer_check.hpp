@@ -162,8 +162,9 @@ class LayerChecker {
         layer_(layer),
         in_(in),
         checks_(checks),
-        found_(ranks, name_of<L>() + on_ranks(ranks.size()) + layout_name<typename E::offered>() +
-                          " -> " + layout_name<typename E::wanted>()) {}
+        found_(ranks, name_of<L>() + on_ranks(ranks.size()) + ", " +
+                          layout_name<typename E::offered>() + " -> " +
+                          layout_name<typename E::wanted>()) {}
 
   CheckReport run() {
     compare(MadeOf::integers);

@@ -141,7 +141,7 @@ class LossChecker {
   }
 
   ManyAgainstOne<C> comparison(const std::string& layout) const {
-    return {ranks_, name_of<Chosen>() + on_ranks(ranks_.size()) + layout};
+    return {ranks_, name_of<Chosen>() + on_ranks(ranks_.size()) + ", " + layout};
   }
 
   /// The gradient of the whole prediction, compared with differences on this rank alone.
@@ -168,16 +168,15 @@ class LossChecker {
     return std::move(found.report());
   }
 
-  /// (f(v + h) - f(v - h)) / 2h for the loss f as a function of one element.
+  /// The central difference of the loss as a function of one element.
   double difference(double& element) const {
-    constexpr double h = 0x1p-17;
     const double kept = element;
-    element = kept + h;
-    const double above = alone().value.values[0];
-    element = kept - h;
-    const double below = alone().value.values[0];
+    const double slope = central_difference(kept, [&](double value) {
+      element = value;
+      return alone().value.values[0];
+    });
     element = kept;
-    return (above - below) / (2 * h);
+    return slope;
   }
 
   template <Layout L>

@@ -72,8 +72,8 @@ NumberedValues numbered_values(std::string name, const char* advice, View<T, L> 
           {tensor.data(), tensor.data() + tensor.size()}};
 }
 
-/// " on 3 rank(s), ".
-inline std::string on_ranks(int ranks) { return " on " + std::to_string(ranks) + " rank(s), "; }
+/// " on 3 rank(s)".
+inline std::string on_ranks(int ranks) { return " on " + std::to_string(ranks) + " rank(s)"; }
 
 /// The comparisons of this rank, one of many, with one rank alone and with a plan, as a report.
 template <Communicator C>
@@ -154,7 +154,7 @@ CheckReport checked_on_threads(const std::string& name, std::span<const int> num
         if (ranks.rank() == 0) all.add(report);
       });
     } catch (const error& e) {
-      all.failures.push_back(name + " on " + std::to_string(number) + " rank(s): " + e.what());
+      all.failures.push_back(name + on_ranks(number) + ": " + e.what());
     }
     if (!all.failures.empty()) break;
   }

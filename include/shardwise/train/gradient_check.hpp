@@ -67,6 +67,15 @@ double* element(View<double, L> tensor, std::size_t global) {
   return found;
 }
 
+/// (f(v + h) - f(v - h)) / 2h.
+template <class F>
+double central_difference(double v, const F& f) {
+  constexpr double h = 0x1p-17;
+  const double above = f(v + h);
+  const double below = f(v - h);
+  return (above - below) / (2 * h);
+}
+
 /// A model of the layer, and f = <output, r> with a random r, as a function of input and
 /// parameters.
 template <class L, Communicator C, class E>
@@ -139,20 +148,17 @@ class GradientChecker {
     return sum;
   }
 
-  /// (f(v + h) - f(v - h)) / 2h for the element v at `held`, on the ranks that hold it.
+  /// The central difference of f for the element at `held`, on the ranks that hold it.
   double difference(double* held) {
-    constexpr double h = 0x1p-17;
     const double kept = held == nullptr ? 0 : *held;
-    const auto with = [&](double value) {
+    const double slope = central_difference(kept, [&](double value) {
       if (held != nullptr) *held = value;
       model_.values_changed();
       return f();
-    };
-    const double above = with(kept + h);
-    const double below = with(kept - h);
+    });
     if (held != nullptr) *held = kept;
     model_.values_changed();
-    return (above - below) / (2 * h);
+    return slope;
   }
 
   template <Layout Part>
