@@ -59,7 +59,9 @@ struct PutArchetype {
 /// contain only numbers and pointers to its memory; their call operators, and all functions that
 /// these call, are constexpr. Results are numbers, or structs of numbers. nvcc compiles such
 /// functions for the device too (--expt-relaxed-constexpr), and the tests run the same functions on
-/// the host.
+/// the host. They take no reference to a constant outside of them, as std::min(limit, n) does: the
+/// constant is on the host, and nvcc compiles a kernel that ends in a trap, without a word. Write
+/// std::min(std::size_t{limit}, n).
 template <class B>
 concept DeviceBackend = requires(B& backend, const B& constant, const float* from, float* to) {
   { backend.memory() } -> std::convertible_to<MemorySource&>;

@@ -4,6 +4,7 @@
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/cuda/launch.hpp"
+#include "shardwise/backend/detail/attention_loops.hpp"
 #include "shardwise/core/device_random_stream.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/batch_norm.hpp"
@@ -125,6 +126,9 @@ void layers() {
   compile_sums<A, SummedRows<T>, StoreSum<T>>();
   compile_sums<A, SummedRows<A>, StoreSum<T>>();
   compile<EndRowOf, InItsRow<EndRow<T>>, InItsRow<EndRowGradient<T>>>();
+  using Stream = sw::DeviceRandomStream;
+  compile<AttentionForward<T, Stream>, AttentionBackwardQueries<T, Stream>,
+          AttentionBackwardKeys<T, Stream>>();
   compile<ScaleElement<T>, FactorGradient<T>>();  // of a user's layer
 }
 

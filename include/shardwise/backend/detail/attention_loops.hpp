@@ -55,7 +55,7 @@ template <class A, class T, class Add>
 constexpr void write_in_pieces(T* to, std::size_t size, const Add& add) {
   for (std::size_t first = 0; first < size; first += attention_piece) {
     std::array<A, attention_piece> sums{};
-    const std::size_t count = std::min(attention_piece, size - first);
+    const std::size_t count = std::min(std::size_t{attention_piece}, size - first);
     add(sums, first, count);
     for (std::size_t d = 0; d < count; ++d) to[first + d] = static_cast<T>(sums[d]);
   }
