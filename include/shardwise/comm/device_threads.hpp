@@ -87,6 +87,7 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
  private:
   friend Collectives<DeviceThreadCommunicator>;
   using Event = typename B::Event;
+  using Record = detail::DeviceRecord;
 
   /// The same operation of all ranks.
   template <class Move>
@@ -229,8 +230,8 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
              m.out.subspan(begin, m.received[r]));
     });
     if (!mismatch) return;
-    throw collective_error(
-        detail::describe_block_mismatch(*mismatch, [](std::size_t r) { return r; }));
+    const auto name = [&](std::size_t rank) { return threads_.world_rank(static_cast<int>(rank)); };
+    throw collective_error(detail::describe_block_mismatch(*mismatch, name));
   }
 
   template <class T>
@@ -238,25 +239,24 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
     Events& mine = events_of(rank());
     mine.ready.record();
     mine.message.make();
-    const detail::OfNoStep records;
-    threads_.send(detail::bytes_of(detail::DeviceMessage{m.in.data(), call}), m.to);
-    detail::Acknowledgement reply;
+    threads_.send_record(call, Record{Record::Kind::message, m.in.data()});
+    Record reply;
+    Call theirs;
     try {
-      threads_.receive(detail::writable_bytes_of(reply), m.to);
+      theirs = threads_.receive_record(call, reply);
     } catch (...) {
       if (!mine.message.take_back()) backend_->wait_for(events_of(m.to).done);
       throw;
     }
-    if (!reply.accepted) detail::refuse_message(call, reply.call);
+    if (reply.kind != Record::Kind::accepted) refuse_message(call, theirs);
     backend_->wait_for(events_of(m.to).done);
   }
 
   template <class T>
   void move(const Call& call, const moves::Receive<T>& m) {
-    const detail::OfNoStep records;
-    detail::DeviceMessage message;
-    threads_.receive(detail::writable_bytes_of(message), m.from);
-    const bool accepted = detail::is_same_message(message.call, call);
+    Record message;
+    const Call sent = threads_.receive_record(call, message);
+    const bool accepted = detail::is_same_message(sent, call);
     if (accepted) {
       Events& sender = events_of(m.from);
       const bool copied = sender.message.take([&] {
@@ -265,13 +265,19 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
         events_of(rank()).done.record();
       });
       // The sender has failed, so that this throws.
-      if (!copied) threads_.receive(detail::writable_bytes_of(message), m.from);
+      if (!copied) threads_.receive_record(call, message);
     }
-    threads_.send(detail::bytes_of(detail::Acknowledgement{accepted, call}), m.from);
-    if (!accepted) detail::refuse_message(message.call, call);
+    threads_.send_record(
+        call, Record{accepted ? Record::Kind::accepted : Record::Kind::refused, nullptr});
+    if (!accepted) refuse_message(call, sent);
   }
 
   void move(const Call&, const moves::Barrier&) { threads_.barrier(); }
+
+  [[noreturn]] void refuse_message(const Call& call, const Call& theirs) const {
+    detail::refuse_message(threads_.world_rank(rank()), call, threads_.world_rank(call.root),
+                           theirs);
+  }
 
   ThreadCommunicator threads_;
   B* backend_;

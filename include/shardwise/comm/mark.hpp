@@ -127,22 +127,6 @@ class MarkedPart {
   std::string (*part_before_)();
 };
 
-/// While it lives, calls of this thread are of no step. For messages by which a communicator
-/// carries out a message of the caller's: they have to arrive although the caller's does not fit.
-class OfNoStep {
- public:
-  OfNoStep() : before_(current_mark) {
-    current_mark.step = 0;
-    current_mark.batch = 0;
-  }
-  OfNoStep(const OfNoStep&) = delete;
-  OfNoStep& operator=(const OfNoStep&) = delete;
-  ~OfNoStep() { current_mark = before_; }
-
- private:
-  Mark before_;
-};
-
 /// "batch 1"; after the last batch of a step the phase, "settle".
 inline std::string batch_or_phase(const Mark& mark) {
   return mark.phase < Phase::settle ? sentence({"batch ", mark.batch})

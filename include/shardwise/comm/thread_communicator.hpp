@@ -81,6 +81,25 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
                      [&](const Epoch& epoch) noexcept { f(group_->pointers<T>(rank_, epoch)); });
   }
 
+  ///@{
+  /// For a communicator whose data lies elsewhere: a record takes the place of the data of `call`,
+  /// a message. The receiver gets the next record of its partner, of whatever call, which it
+  /// returns.
+  template <class Record>
+  void send_record(const Call& call, const Record& record) {
+    static_assert(std::is_trivially_copyable_v<Record>);
+    group_->send(rank_, call, std::as_bytes(std::span(&record, 1)));
+  }
+  template <class Record>
+  Call receive_record(const Call& call, Record& record) {
+    static_assert(std::is_trivially_copyable_v<Record>);
+    return group_->receive_any(rank_, call, std::as_writable_bytes(std::span(&record, 1)));
+  }
+  ///@}
+
+  /// The rank, of those that run_ranks started, of rank `rank` of this group.
+  int world_rank(int rank) const { return group_->world_rank(rank); }
+
  private:
   friend Collectives<ThreadCommunicator>;
   using Epoch = detail::Epoch;
@@ -149,7 +168,7 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
                m.out.subspan(begin, m.received[r]));
     });
     if (!mismatch) return;
-    const auto name = [&](std::size_t rank) { return group_->world_rank(static_cast<int>(rank)); };
+    const auto name = [&](std::size_t rank) { return world_rank(static_cast<int>(rank)); };
     throw collective_error(detail::describe_block_mismatch(*mismatch, name));
   }
 

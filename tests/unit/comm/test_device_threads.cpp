@@ -176,7 +176,7 @@ TEST_CASE("a message that does not fit is an error of both sides") {
     testing::Far backend(memory);
     DeviceThreadCommunicator<testing::Far> ranks(threads, backend);
     const std::string what =
-        "one rank called send(float32, 3 elements, to 1, tag 0), the other receive(float32, 2 "
+        "rank 0 called send(float32, 3 elements, to 1, tag 0), rank 1 called receive(float32, 2 "
         "elements, from 0, tag 0); dtype, elements, tag and step of a message must be the same on "
         "both sides";
     std::vector<float> none(3);
@@ -187,6 +187,48 @@ TEST_CASE("a message that does not fit is an error of both sides") {
       CHECK_THROWS_WITH_AS(ranks.receive(std::span(none).first(2), 0), what.c_str(),
                            collective_error);
   });
+}
+
+TEST_CASE("two ranks that send to each other are told, and may go on") {
+  const auto memory = std::make_shared<testing::FarMemory>();
+  run_ranks(3, [&](ThreadCommunicator& threads) {
+    testing::Far backend(memory);
+    DeviceThreadCommunicator<testing::Far> world(threads, backend);
+    auto ranks = world.split(threads.rank() == 0, 0);  // world ranks 1 and 2 are 0 and 1
+    if (threads.rank() == 0) return;
+    const std::vector<float> none(3);
+    const int other = 1 - ranks.rank();
+    std::string what = "nothing";
+    try {
+      // An address whose lowest byte is not 0.
+      ranks.send(std::span<const float>(none).subspan(1), other);
+    } catch (const collective_error& e) {
+      what = e.what();
+    }
+    const auto call = [](int to) {
+      return "send(float32, 2 elements, to " + std::to_string(to) + ", tag 0)";
+    };
+    CHECK(what == "rank " + std::to_string(threads.rank()) + " called " + call(other) + ", rank " +
+                      std::to_string(other + 1) + " called " + call(ranks.rank()) +
+                      "; a send of memory of a device waits for its receiver, so one of two ranks "
+                      "that send to each other must receive first");
+    ranks.barrier();
+  });
+}
+
+TEST_CASE("ranks of a device that wait for messages are told in which calls of theirs") {
+  const auto memory = std::make_shared<testing::FarMemory>();
+  const auto job = [&] {
+    run_ranks(3, [&](ThreadCommunicator& threads) {
+      testing::Far backend(memory);
+      DeviceThreadCommunicator<testing::Far> ranks(threads, backend);
+      const std::vector<float> none(3);
+      ranks.send(std::span<const float>(none), (ranks.rank() + 1) % 3, 7);
+    });
+  };
+  CHECK_THROWS_WITH_AS(job(),
+                       doctest::Contains("rank 1 waits in send(float32, 3 elements, to 2, tag 7)"),
+                       collective_error);
 }
 
 TEST_CASE("a message of another step or batch is an error of both sides") {
@@ -206,12 +248,13 @@ TEST_CASE("a message of another step or batch is an error of both sides") {
       } catch (const collective_error& e) {
         what = e.what();
       }
-      CHECK(what == std::string("one rank called send(float32, 3 elements, to 1, tag 0) at step 3, "
-                                "forward, the other receive(float32, 3 elements, from 0, tag 0) "
-                                "at step ") +
-                        (other_step ? "4" : "3, batch 1") +
-                        ", forward; dtype, elements, tag and step of a message must be the same "
-                        "on both sides");
+      CHECK(what ==
+            std::string("rank 0 called send(float32, 3 elements, to 1, tag 0) at step 3, "
+                        "forward, rank 1 called receive(float32, 3 elements, from 0, tag 0) "
+                        "at step ") +
+                (other_step ? "4" : "3, batch 1") +
+                ", forward; dtype, elements, tag and step of a message must be the same "
+                "on both sides");
       ranks.barrier();  // who catches it on both sides may go on
     });
 }

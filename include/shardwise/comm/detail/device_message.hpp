@@ -2,10 +2,7 @@
 // The records that two thread ranks exchange about a message whose data stays on a device.
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
-#include <span>
-#include <type_traits>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/mismatch.hpp"
@@ -13,16 +10,15 @@
 
 namespace shardwise::detail {
 
-/// From the sender: its call, and where the data is.
-struct DeviceMessage {
+/// What two ranks tell each other about a message.
+struct DeviceRecord {
+  enum class Kind : std::uint8_t {
+    message,   ///< from the sender: its data is at `data`
+    accepted,  ///< from the receiver: it copies the data
+    refused    ///< from the receiver: it expects another message
+  };
+  Kind kind = Kind::message;
   const void* data = nullptr;
-  Call call{};
-};
-
-/// From the receiver: its call, and whether the message was the expected one.
-struct Acknowledgement {
-  bool accepted = false;
-  Call call{};
 };
 
 /// Whether a rank's message may be copied. A sender that fails while it waits for its receiver
@@ -64,21 +60,16 @@ class Offer {
   std::atomic<State> state_{State::ended};
 };
 
-template <class T>
-std::span<const std::uint8_t> bytes_of(const T& object) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  return {reinterpret_cast<const std::uint8_t*>(&object), sizeof object};
-}
-
-template <class T>
-std::span<std::uint8_t> writable_bytes_of(T& object) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  return {reinterpret_cast<std::uint8_t*>(&object), sizeof object};
-}
-
-/// The error on both ranks when the message is not the one that the receiver expects.
-[[noreturn]] inline void refuse_message(const Call& sent, const Call& received) {
-  throw collective_error({"one rank called ", sent, ", the other ", received, message_advice});
+/// The error on both ranks, world ranks `mine` and `other`, when they do not make the same message.
+[[noreturn]] inline void refuse_message(int mine, const Call& call, int other, const Call& theirs) {
+  if (call.operation != theirs.operation) {
+    const bool sends = call.operation == Operation::send;
+    throw collective_error(sends ? describe_message_mismatch(mine, call, other, theirs)
+                                 : describe_message_mismatch(other, theirs, mine, call));
+  }
+  throw collective_error({"rank ", mine, " called ", call, ", rank ", other, " called ", theirs,
+                          "; a send of memory of a device waits for its receiver, so one of two "
+                          "ranks that send to each other must receive first"});
 }
 
 }  // namespace shardwise::detail

@@ -144,16 +144,18 @@ class ThreadGroup {
   }
 
   void receive(int rank, const Call& call, std::span<std::byte> bytes) {
-    Mailbox& box = mailbox(call.root, rank);
-    const Wait wait = message_wait(call, box, box.next());
-    if (world_->aborted()) world_->fail(wait);
-    world_->wait(world_rank(rank), wait);
     bool accepted = false;
-    const Call sent = box.take(
-        bytes, [&](const Call& message) { return accepted = is_same_message(message, call); });
+    const Call sent = take(rank, call, bytes, [&](const Call& message) {
+      return accepted = is_same_message(message, call);
+    });
     if (accepted) return;
     throw collective_error(
         describe_message_mismatch(world_rank(call.root), sent, world_rank(rank), call));
+  }
+
+  /// The same of any message, whose sender has as many bytes. Returns the call that sent it.
+  Call receive_any(int rank, const Call& call, std::span<std::byte> bytes) {
+    return take(rank, call, bytes, [](const Call&) { return true; });
   }
 
  private:
@@ -227,6 +229,16 @@ class ThreadGroup {
   Wait message_wait(const Call& call, Mailbox& box, std::uint64_t target) const {
     const int* const partner = &ranks_[static_cast<std::size_t>(call.root)];
     return {&box.sent(), target, {&call, 0, ranks()}, {partner, 1}};
+  }
+
+  /// Waits for the next message of the partner of `call`; see Mailbox.
+  template <class Accept>
+  Call take(int rank, const Call& call, std::span<std::byte> bytes, Accept accept) {
+    Mailbox& box = mailbox(call.root, rank);
+    const Wait wait = message_wait(call, box, box.next());
+    if (world_->aborted()) world_->fail(wait);
+    world_->wait(world_rank(rank), wait);
+    return box.take(bytes, accept);
   }
 
   Mailbox& mailbox(int from, int to) {
