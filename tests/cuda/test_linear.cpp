@@ -153,19 +153,38 @@ TEST_CASE_TEMPLATE("cuda: a NaN stays one behind every activation, and a fused R
   CHECK(stand_in::misuse == "");
 }
 
-TEST_CASE("cuda: a bias that epilogues may not read is added behind the product") {
+TEST_CASE("cuda: the product is added to a bias that epilogues may not read") {
   HostCuda cuda;
   HostCuda::Linear<float> kernel(cuda, 4, 6);
   const OnDevice<float> x(cuda, std::vector<float>(12, 1)), w(cuda, std::vector<float>(24, 1)),
       bias(cuda, std::vector<float>(6, 1), 1), y(cuda, std::vector<float>(18)),
       dw(cuda, std::vector<float>(24)), db(cuda, std::vector<float>(6), 1);
   kernel.forward(3, x.data(), {w.data(), 1}, bias.data(), Activation::gelu_tanh, y.data());
-  CHECK(cuda.loops == 1);
+  CHECK(cuda.loops == 2);
   CHECK(stand_in::epilogue == CUBLASLT_EPILOGUE_DEFAULT);
   stand_in::matmuls = 0;
   kernel.backward_weight(3, x.data(), y.data(), Write::replace, dw.data(), db.data());
   CHECK(stand_in::matmuls == 2);
   CHECK(stand_in::misuse == "");
+}
+
+TEST_CASE("cuda: a sum with its bias is rounded once, also without an epilogue") {
+  const Machine machine;
+  // 257 is between two numbers of bf16.
+  const auto result = [](std::size_t offset) {
+    HostCuda cuda;
+    const auto all = [&](std::size_t n, float value, std::size_t behind = 0) {
+      return OnDevice<bf16>(cuda, std::vector<bf16>(n, static_cast<bf16>(value)), behind);
+    };
+    HostCuda::Linear<bf16> kernel(cuda, 257, 8);
+    const auto x = all(257, 1), w = all(8 * 257, 1), bias = all(8, -256, offset), y = all(8, 0);
+    kernel.forward(1, x.data(), {w.data(), 1}, bias.data(), Activation::none, y.data());
+    return static_cast<float>(y.values()[7]);
+  };
+  CHECK(result(0) == 1);
+  CHECK(result(1) == 1);
+  stand_in::lacks = CUBLASLT_EPILOGUE_BIAS;
+  CHECK(result(0) == 1);
 }
 
 TEST_CASE("cuda: the bias gradient of a single output is a sum of its own") {

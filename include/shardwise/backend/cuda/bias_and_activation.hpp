@@ -26,6 +26,16 @@ struct BiasAndActivation {
   }
 };
 
+/// y[i] = the bias of its column.
+template <Real T>
+struct BiasOfColumn {
+  const T* bias;
+  std::size_t columns;
+  T* y;
+
+  constexpr void operator()(std::size_t i) const { y[i] = bias[i % columns]; }
+};
+
 /// Adds the bias, which may be null, to the n elements of y, and applies the activation: in one
 /// pass, or in none without bias and activation.
 template <Real T, class Backend>

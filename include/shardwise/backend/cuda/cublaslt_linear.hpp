@@ -4,6 +4,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -26,13 +27,16 @@ namespace shardwise::detail::cuda {
 /// on the stream. `Backend` has session(), and for_each(n, f), which enqueues f(i) for every i < n
 /// on the session's stream.
 ///
-/// The product applies bias and GELU (the form with tanh), and ReLU if the options allow it, before
-/// it rounds, if cuBLASLt has an algorithm for this. Everything else, and a bias that is not
-/// aligned to 16 bytes, takes one more pass over y, so the two-byte dtypes are rounded twice. ReLU
-/// is off by default, since NVIDIA does not say that max(x, 0) keeps NaN. Plans are kept for the
-/// last shapes; a call with one of these shapes allocates nothing.
+/// The product adds the bias, and applies GELU (the form with tanh) and ReLU if the options allow
+/// it, before it rounds, if cuBLASLt has an algorithm for this. A bias that is not aligned to 16
+/// bytes, or for which there is no algorithm, is written to y first, and the product is added to
+/// it: the sum is rounded once in any case. Other activations take one more pass over y, so the
+/// two-byte dtypes are rounded twice. ReLU is off by default, since NVIDIA does not say that max(x,
+/// 0) keeps NaN. Plans are kept for the last shapes; a call with one of these shapes allocates
+/// nothing.
 ///
-/// The product for the weight's gradient also sums the bias gradient (BGRADB).
+/// The product for the weight's gradient also sums the bias gradient (BGRADB). With Write::add,
+/// cuBLASLt may round a product before it adds it to a gradient of a two-byte dtype.
 ///
 /// throws   backend_error if the library fails or the device does not multiply in T, memory_error
 template <class Backend, Real T>
@@ -53,14 +57,11 @@ class CublasLtLinear {
       std::uint32_t done = 0;
       if (in_ == 0) {
         clear(session(), y, rows * out_);
+      } else if (bias == nullptr) {
+        done = run(forward_, forward_product(dtype_v<T>, rows, in_, out_, Write::replace),
+                   {weight.data, x, y}, {function, 0});
       } else {
-        const std::uint32_t add = bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : 0;
-        const Product product = forward_product(dtype_v<T>, rows, in_, out_);
-        if (fits_epilogues(bias)) {
-          done = run(forward_, product, {weight.data, x, y, bias}, {function | add, add, 0});
-        } else {
-          run(forward_, product, {weight.data, x, y}, {0});
-        }
+        done = multiply_and_add(rows, x, weight, bias, function, y);
       }
       if ((done & CUBLASLT_EPILOGUE_BIAS) != 0) bias = nullptr;
       if ((done & function) != 0) activation = Activation::none;
@@ -124,13 +125,48 @@ class CublasLtLinear {
     return epilogue_of(activation);
   }
 
-  /// Runs a product with the first of the epilogues (0 for none) that the library supports for it;
-  /// returns that one.
+  /// y = x weightᵀ + bias, and the function (0 for none) if the library supports it; returns what
+  /// is done.
+  std::uint32_t multiply_and_add(std::size_t rows, const T* x, Weight<T> weight, const T* bias,
+                                 std::uint32_t function, T* y) {
+    const auto product = [&](Write write) {
+      return forward_product(dtype_v<T>, rows, in_, out_, write);
+    };
+    constexpr std::uint32_t add = CUBLASLT_EPILOGUE_BIAS;
+    const Operands operands{weight.data, x, y, bias};
+    if (fits_epilogues(bias) && adds_before_it_rounds(operands)) {
+      MatmulPlan& plan =
+          plan_of(forward_, product(Write::replace), operands, {function | add, add, 0});
+      if ((plan.epilogue() & add) != 0) {
+        plan.run(session(), operands);
+        return plan.epilogue();
+      }
+    }
+    backend_->for_each(rows * out_, BiasOfColumn<T>{bias, out_, y});
+    run(forward_, product(Write::add), {weight.data, x, y}, {0});
+    return add;
+  }
+
+  /// Whether an epilogue of the forward product gets sums that are not rounded yet.
+  bool adds_before_it_rounds(const Operands& operands) const {
+    if constexpr (sizeof(T) > 2) return true;
+    const Alignments at = alignments_of(operands);
+    const std::size_t rows = (in_ | out_) * sizeof(T);
+    return rows % 16 == 0 && std::min({at.a, at.b, at.d}) == 16;
+  }
+
+  /// For the first of the epilogues (0 for none) that the library supports for the product.
+  MatmulPlan& plan_of(Plans& plans, const Product& product, const Operands& operands,
+                      std::initializer_list<std::uint32_t> epilogues) {
+    const Key key{product, *epilogues.begin(), alignments_of(operands)};
+    return plans.get(key,
+                     [&] { return MatmulPlan::make(session(), product, operands, epilogues); });
+  }
+
+  /// Runs a product with that epilogue, and returns it.
   std::uint32_t run(Plans& plans, const Product& product, const Operands& operands,
                     std::initializer_list<std::uint32_t> epilogues) {
-    const Key key{product, *epilogues.begin(), alignments_of(operands)};
-    MatmulPlan& plan =
-        plans.get(key, [&] { return MatmulPlan::make(session(), product, operands, epilogues); });
+    MatmulPlan& plan = plan_of(plans, product, operands, epilogues);
     plan.run(session(), operands);
     return plan.epilogue();
   }

@@ -55,8 +55,9 @@ struct Product {
   bool operator==(const Product&) const = default;
 };
 
-constexpr Product forward_product(Dtype dtype, std::size_t rows, std::size_t in, std::size_t out) {
-  return {dtype, CUBLAS_OP_T, CUBLAS_OP_N, out, rows, in, Write::replace};
+constexpr Product forward_product(Dtype dtype, std::size_t rows, std::size_t in, std::size_t out,
+                                  Write write) {
+  return {dtype, CUBLAS_OP_T, CUBLAS_OP_N, out, rows, in, write};
 }
 constexpr Product backward_input_product(Dtype dtype, std::size_t rows, std::size_t in,
                                          std::size_t out) {
