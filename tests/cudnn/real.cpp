@@ -220,6 +220,28 @@ TEST_CASE("TF32 is used where it is allowed, and up to eight plans are there to 
   CHECK(has_note(fast[0], CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
 }
 
+TEST_CASE("an engine that is wrong for uneven padding is left out there") {
+  if (!testing::plans_for_described_devices()) return;
+  const DescribedDevice device = DescribedDevice::h200();
+  for (const Dtype dtype : dtypes) {
+    const auto has_engine_1 = [&](std::size_t outputs) {
+      ConvolutionProblem problem = of_images(2, 6, ConvolutionProduct::backward_weight);
+      problem.dtype = dtype;
+      problem.channels = {1, 3, 5};
+      problem.call.space[2].output = outputs;
+      const auto plans = CudnnPlan::usable(device, problem, exact, 8);
+      return std::any_of(plans.begin(), plans.end(), [](const CudnnPlan& plan) {
+        std::int64_t number = -1;
+        engine_of(plan.proposal()).read(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, &number, 1);
+        return number == 1;
+      });
+    };
+    CAPTURE(static_cast<int>(dtype));
+    if (size_of(dtype) > 2) CHECK(has_engine_1(6));
+    CHECK(!has_engine_1(5));
+  }
+}
+
 TEST_CASE("tensors that are less aligned get an engine that can read them") {
   if (!testing::plans_for_described_devices()) return;
   const DescribedDevice device = DescribedDevice::h200();

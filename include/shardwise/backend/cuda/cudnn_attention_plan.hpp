@@ -91,7 +91,8 @@ class CudnnAttentionPlan {
     const DescribedOperations described(graph.operations());
     std::vector<CudnnPlan> plans =
         CudnnPlan::usable(device, graph_of(device, described.operations()), problem.dtype,
-                          {.tf32 = false, .workspace_bytes = workspace_bytes}, 1);
+                          {.tf32 = false, .workspace_bytes = workspace_bytes}, 1,
+                          [](const CudnnDescriptor&) { return false; });
     if (plans.empty()) return std::nullopt;
     return CudnnAttentionPlan(std::move(plans.front()), graph.operations());
   }

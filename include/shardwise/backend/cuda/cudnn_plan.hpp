@@ -71,11 +71,17 @@ constexpr bool keeps_promises(cudnnBackendNumericalNote_t note, Dtype dtype, boo
   }
 }
 
-/// The library's notes about the engine of a proposal.
-inline std::vector<cudnnBackendNumericalNote_t> notes_of(const CudnnDescriptor& proposal) {
+/// The engine of a proposal.
+inline CudnnDescriptor engine_of(const CudnnDescriptor& proposal) {
   CudnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t raw = engine.get();
   proposal.read_descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, &raw, 1);
+  return engine;
+}
+
+/// The library's notes about the engine of a proposal.
+inline std::vector<cudnnBackendNumericalNote_t> notes_of(const CudnnDescriptor& proposal) {
+  const CudnnDescriptor engine = engine_of(proposal);
   std::vector<cudnnBackendNumericalNote_t> notes(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
   const std::size_t count =
       engine.read(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, notes.data(), notes.size());
@@ -88,6 +94,20 @@ inline bool keeps_promises(const CudnnDescriptor& proposal, Dtype dtype, bool tf
   return std::all_of(notes.begin(), notes.end(), [&](cudnnBackendNumericalNote_t note) {
     return keeps_promises(note, dtype, tf32);
   });
+}
+
+/// Whether an engine is known to compute a convolution wrongly. Engine 1 for the gradient of
+/// weights is, if an axis has another padding before it than behind it: seen with cuDNN 9.14 on an
+/// H200, in every dtype.
+inline bool is_wrong(const CudnnDescriptor& proposal, const ConvolutionProblem& problem) {
+  const auto& space = problem.call.space;
+  const bool differs = std::any_of(space.begin(), space.end(), [](const SpatialAxis& axis) {
+    return axis.before != padding_behind(axis);
+  });
+  if (problem.product != ConvolutionProduct::backward_weight || !differs) return false;
+  std::int64_t number = -1;
+  engine_of(proposal).read(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, &number, 1);
+  return number == 1;
 }
 
 /// A graph of operations, which must outlive it.
@@ -161,14 +181,15 @@ class CudnnPlan {
   }
 
   /// Up to `most` allowed plans for a graph of products in `dtype`, the best first by the library's
-  /// heuristics; if there are none, from its fallback engines.
-  template <class Device>
+  /// heuristics; if there are none, from its fallback engines. None for which refuses(proposal).
+  template <class Device, class Refuses>
   static std::vector<CudnnPlan> usable(const Device& device, const CudnnDescriptor& graph,
-                                       Dtype dtype, const PlanLimits& limits, std::size_t most) {
+                                       Dtype dtype, const PlanLimits& limits, std::size_t most,
+                                       Refuses refuses) {
     std::vector<CudnnPlan> plans;
     for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
       for (CudnnDescriptor& proposal : proposals(device, graph, mode)) {
-        if (!keeps_promises(proposal, dtype, limits.tf32)) continue;
+        if (!keeps_promises(proposal, dtype, limits.tf32) || refuses(proposal)) continue;
         std::optional<CudnnPlan> plan = of(device, std::move(proposal));
         if (!plan || plan->workspace_bytes() > limits.workspace_bytes) continue;
         plans.push_back(std::move(*plan));
@@ -186,7 +207,10 @@ class CudnnPlan {
                                        const PlanLimits& limits, std::size_t most) {
     const ConvolutionOperation described(problem);
     const CudnnDescriptor graph = graph_of(device, described.operation);
-    std::vector<CudnnPlan> plans = usable(device, graph, problem.dtype, limits, most);
+    const auto refuses = [&](const CudnnDescriptor& proposal) {
+      return is_wrong(proposal, problem);
+    };
+    std::vector<CudnnPlan> plans = usable(device, graph, problem.dtype, limits, most, refuses);
     if (plans.empty()) refuse_without_plan();
     return plans;
   }
