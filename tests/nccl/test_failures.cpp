@@ -274,6 +274,19 @@ TEST_CASE("nccl: at communicating, calls that differ or are left out are told to
                      {"rank 2 is at step 12, the others at step 11: it left out 3: Product, "
                       "backward; all must"});
     }
+    {
+      const std::vector<std::size_t> even{1, 1, 1}, uneven{2, 0, 1};
+      std::vector<float> blocks(3);
+      const auto& sent = nccl.rank() == 2 ? uneven : even;
+      const auto exchange = [&](std::span<const std::size_t> counts) {
+        nccl.all_to_all(std::span<const float>(data).first(3), counts, std::span(blocks), even);
+      };
+      check_mentions(told([&] { exchange(sent); }),
+                     {"ranks disagree in all_to_all: rank 2 sends 2 elements to rank 0, which "
+                      "called it to receive 1 from there"});
+      exchange(even);
+      nccl.wait();
+    }
     NcclCommunicator part = nccl.split(nccl.rank() > 0, 0);
     CHECK(part.compares_calls());
     check_mentions(

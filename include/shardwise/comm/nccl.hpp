@@ -46,7 +46,7 @@ namespace shardwise {
 ///   unless `checks` of the options or the variable SHARDWISE_CHECKS is `communicating`. Then a
 ///   call that differs is a collective_error on all ranks, which names all calls. For that the
 ///   ranks gather 40 bytes of each before a collective, and the host waits for them: use it to find
-///   an error. Messages, captured calls and the blocks of an all_to_all are not compared.
+///   an error. Messages and captured calls are not compared.
 ///
 /// **Failure.** A thread watches the calls. When one takes longer than the time-out, or NCCL
 /// reports an error, the thread aborts this communicator and all communicators that are related to
@@ -218,6 +218,7 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   template <class T>
   void move(Call call, const moves::AllToAll<T>& m) {
     detail::nccl::agree(group(), call);
+    detail::nccl::agree_on_blocks(group(), call, m.sent, m.received);
     call.elements = m.in.size();
     group().issue(call, moved(m));
   }

@@ -12,6 +12,7 @@
 #include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/comm/detail/nccl_group.hpp"
 #include "shardwise/comm/detail/nccl_library.hpp"
+#include "shardwise/comm/moves.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail::nccl {
@@ -49,6 +50,25 @@ inline void agree(NcclGroup& group, const Call& call) {
   const std::vector<int> ranks = gathered(group, call, group.settings().world_rank);
   throw collective_error(
       describe_mismatch(number, ranks, gathered(group, call, CallText(call)).data(), same));
+}
+
+/// The same of the blocks of an all_to_all, in one gather for each rank of the group.
+inline void agree_on_blocks(NcclGroup& group, const Call& call, moves::Counts sent,
+                            moves::Counts received) {
+  if (!group.compares_calls() || group.is_capturing()) return;
+  struct Blocks {
+    std::size_t sent, received;
+  };
+  std::vector<std::vector<Blocks>> with;  // with[r][q]: those of rank q and rank r
+  for (std::size_t r = 0; r < sent.size(); ++r)
+    with.push_back(gathered(group, call, Blocks{sent[r], received[r]}));
+  const auto mismatch = first_block_mismatch(
+      with.size(), [&](std::size_t from, std::size_t to) { return with[to][from].sent; },
+      [&](std::size_t to, std::size_t from) { return with[from][to].received; });
+  if (!mismatch) return;
+  const std::vector<int> ranks = gathered(group, call, group.settings().world_rank);
+  throw collective_error(
+      describe_block_mismatch(*mismatch, [&](std::size_t rank) { return ranks[rank]; }));
 }
 
 }  // namespace shardwise::detail::nccl
