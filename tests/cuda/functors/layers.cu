@@ -8,7 +8,9 @@
 #include "shardwise/core/device_random_stream.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/batch_norm.hpp"
+#include "shardwise/layers/bias.hpp"
 #include "shardwise/layers/class_token.hpp"
+#include "shardwise/layers/concat.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/embedding.hpp"
@@ -16,12 +18,18 @@
 #include "shardwise/layers/global_average_pool.hpp"
 #include "shardwise/layers/global_max_pool.hpp"
 #include "shardwise/layers/group_norm.hpp"
+#include "shardwise/layers/head_norm.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/planes_to_tokens.hpp"
+#include "shardwise/layers/position_embedding.hpp"
 #include "shardwise/layers/prelu.hpp"
+#include "shardwise/layers/rope.hpp"
 #include "shardwise/layers/row_norm.hpp"
+#include "shardwise/layers/scale_channels.hpp"
 #include "shardwise/layers/softmax.hpp"
+#include "shardwise/layers/times.hpp"
 #include "shardwise/layers/transposed_convolution.hpp"
+#include "shardwise/layers/upsample.hpp"
 #include "shardwise/model/sum.hpp"
 #include "unit/far/scale_anywhere.hpp"
 
@@ -46,10 +54,17 @@ void activation() {
   compile<Applied<F, T>, TimesSlope<F, T>>();
 }
 
-template <bool Centred, bool HasWeight, bool HasBias, class T>
+/// Two values, the first of them through a function.
+template <class F, class T>
+void product() {
+  compile<Multiplied<F, T>, MultipliedBack<F, T>, InItsRow<ScaledPlanes<F, T>>>();
+  compile_sums<sw::accumulate_t<T>, ProductTerms<T>, PutFactorGradient<F, T>>();
+}
+
+template <bool Centred, bool HasWeight, bool HasBias, class T,
+          class Rows = NormStatistics<Centred, sw::accumulate_t<T>>>
 void norm() {
   using A = sw::accumulate_t<T>;
-  using Rows = NormStatistics<Centred, A>;
   compile_sums<A, NormValue<T>>();
   compile_sums<A, NormSquare<Rows, T>>();
   compile_sums<A, NormSlope<HasWeight, T>>();
@@ -98,6 +113,11 @@ void layers() {
   norm<true, true, true, T>();
   norm<true, false, false, T>();
   norm<false, true, false, T>();
+  norm<false, true, false, T, HeadScales<A>>();
+  product<sw::activations::Identity, T>();
+  product<sw::activations::Silu, T>();
+  product<sw::activations::Gelu, T>();
+  product<sw::activations::Sigmoid, T>();
   group_norm<true, T>();
   group_norm<false, T>();
   batch_norm<true, true, T>();
@@ -123,6 +143,9 @@ void layers() {
   compile<InItsRow<PlaneShares<T>>, Summed<T, 2>, Fill<T>, Copy<T>>();
   compile<InItsRow<TakenRows<T>>, AddedRows<T>, StoredSums<T>>();
   compile<InItsRow<SwappedAxes<T>>, InItsRow<WithClassToken<T>>, InItsRow<WithoutClassToken<T>>>();
+  compile<InItsRow<Biased<T>>, InItsRow<CopiedRows<T>>, InItsRow<AddedPositions<T>>>();
+  compile<InItsRow<UpsampledPlanes<T>>, InItsRow<UpsampledPlanesBack<T>>>();
+  compile<PositionOfRow, RopeTurns<A>, TurnedHeads<T>>();
   compile_sums<A, SummedRows<T>, StoreSum<T>>();
   compile_sums<A, SummedRows<A>, StoreSum<T>>();
   compile<EndRowOf, InItsRow<EndRow<T>>, InItsRow<EndRowGradient<T>>>();

@@ -6,16 +6,27 @@
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/binary_cross_entropy.hpp"
 #include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/given_alike.hpp"
 #include "shardwise/train/huber.hpp"
 #include "shardwise/train/lion.hpp"
+#include "shardwise/train/loss_of_elements.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/negative_log_likelihood.hpp"
+#include "shardwise/train/recorded_loss.hpp"
 #include "shardwise/train/recorded_steps.hpp"
 #include "shardwise/train/rms_prop.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
 using namespace shardwise;
 using namespace shardwise::detail;
+
+/// A function of a program's own.
+struct OwnSquare {
+  template <class A>
+  constexpr std::pair<A, A> operator()(A prediction, A target) const {
+    return {(prediction - target) * (prediction - target), 2 * (prediction - target)};
+  }
+};
 
 template <class T>
 void losses(cuda::Session& s, T* a, accumulate_t<T>* sums, double* sum) {
@@ -41,6 +52,7 @@ void losses(cuda::Session& s, T* a, accumulate_t<T>* sums, double* sum) {
   compile_elements(SquaredDifference{});
   compile_elements(SquaredWithin<A>{1, 1});
   compile_elements(LogisticTerm<A>{{}, 1, 1, 0});
+  compile_elements(OwnTerm<OwnSquare>{});
   compile_sum(s, A(0), ScaleAndCheck<T>{a, A(2)}, Plus{}, sums);
 
   std::int64_t* count = nullptr;
@@ -59,6 +71,15 @@ void gradients(cuda::Session& s, T* a, double* sum) {
   cuda::launch_each(s, 5, CutDown<T>{a, nullptr});
   compile_sum(s, 0.0, Square<T>{a}, Plus{}, sum);
   compile_sum(s, 0.0, Magnitude<T>{a}, Largest{}, sum);
+  constexpr std::size_t shares = holdings.size();
+  compile_sum(s, 0.0, InShares<Square<T>, shares>{{a}, {}}, Plus{}, sum);
+  compile_sum(s, 0.0, InShares<Magnitude<T>, shares>{{a}, {}}, Largest{}, sum);
+}
+
+/// What ranks compare of their inputs.
+template <class T>
+void alike(cuda::Session& s, std::uint32_t* sum) {
+  compile_sum(s, std::uint32_t{0}, BitsAt<T>{nullptr}, Plus{}, sum);
 }
 
 template <class P, class Given, class Rule>
@@ -76,6 +97,7 @@ template <class T>
 void use(cuda::Session& s, T* a) {
   losses<T>(s, a, nullptr, nullptr);
   gradients<T>(s, a, nullptr);
+  alike<T>(s, nullptr);
   update<Precision<T>, T>(s, Sgd{});
   update<Precision<T>, T>(s, AdamW{});
   update<Precision<T>, T>(s, RmsProp{});
@@ -84,6 +106,8 @@ void use(cuda::Session& s, T* a) {
   update<Precision<T, float>, float>(s, Sgd{});
 }
 void recorded(cuda::Session& s) {
+  cuda::launch_each(s, 1, Divide{nullptr, 1, nullptr});
+  cuda::launch_each(s, 1, AddTerm{nullptr, nullptr});
   cuda::launch_each(s, 1, NoteLoss{nullptr, nullptr});
   cuda::launch_each(s, 1, NoteNorm{nullptr, Norm::euclidean, 1, nullptr});
   cuda::launch_each(s, 1, Fill<RecordedSteps>{nullptr, {}});
@@ -92,3 +116,6 @@ template void use(cuda::Session&, float*);
 template void use(cuda::Session&, double*);
 template void use(cuda::Session&, bf16*);
 template void use(cuda::Session&, fp16*);
+template void alike<std::uint8_t>(cuda::Session&, std::uint32_t*);
+template void alike<std::int32_t>(cuda::Session&, std::uint32_t*);
+template void alike<std::int64_t>(cuda::Session&, std::uint32_t*);
