@@ -46,9 +46,8 @@ struct Learner {
   Optimizer<Rule, M> optimizer;
   Tensor<T, Invariant> host_x{inputs_shape};
   Tensor<std::int32_t, Invariant> host_labels{label_shape};
-  Value<T, Invariant> x = model.to_device(View<const T, Invariant>(host_x.view()));
-  Value<std::int32_t, Invariant> labels =
-      model.to_device(View<const std::int32_t, Invariant>(host_labels.view()));
+  Value<T, Invariant> x = model.to_device(host_x.view());
+  Value<std::int32_t, Invariant> labels = model.to_device(host_labels.view());
 
   explicit Learner(const Rule& rule) : optimizer(model, rule) {}
 

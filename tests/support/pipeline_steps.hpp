@@ -7,7 +7,6 @@
 #include <deque>
 #include <optional>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "shardwise/core/tensor_memory.hpp"
@@ -68,8 +67,8 @@ std::vector<double> pipeline_steps(B& backend, Ranks& ranks,
       auto& chosen = classes.emplace_back(Shape{shape[0]}, place_for<Invariant>(stages.place()));
       for (std::size_t i = 0; i < samples; ++i)
         chosen[i] = witness::made_label(static_cast<std::int64_t>(i), 5);
-      rows_there.push_back(model.to_device(std::as_const(batch).view()));
-      classes_there.push_back(model.to_device(std::as_const(chosen).view()));
+      rows_there.push_back(model.to_device(batch.view()));
+      classes_there.push_back(model.to_device(chosen.view()));
       x.push_back(rows_there.back().view());
       labels.push_back(classes_there.back().view());
     }

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "shardwise/core/tensor_memory.hpp"
@@ -74,8 +73,8 @@ std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep
                                              place_for<Invariant>(ranks.place()));
       for (std::size_t row = 0; row < samples; ++row)
         labels[row] = witness::made_label(static_cast<std::int64_t>(row) + number, 5);
-      const auto x_there = model.to_device(std::as_const(x).view());
-      const auto labels_there = model.to_device(std::as_const(labels).view());
+      const auto x_there = model.to_device(x.view());
+      const auto labels_there = model.to_device(labels.view());
       told.push_back(step.add(x_there.view(), labels_there.view(), CrossEntropy{}));
     }
     told.push_back(step.finish().norm.value_or(0));

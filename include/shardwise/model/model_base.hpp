@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "shardwise/comm/check_level.hpp"
@@ -122,13 +123,14 @@ class ModelBase {
   /// outlive the result. On the host it is the tensor itself, on a device a copy in the model's
   /// memory.
   template <class T, Layout L>
-  Value<T, L> to_device(View<const T, L> view) {
+  Value<std::remove_const_t<T>, L> to_device(View<T, L> view) {
+    using Numbers = Value<std::remove_const_t<T>, L>;
     if constexpr (DeviceBackend<backend_type>) {
-      Value<T, L> there(run_.pool, view.global(), view.place());
+      Numbers there(run_.pool, view.global(), view.place());
       detail::to_device(run_.backend, view.data(), view.size(), there.writable().data());
       return there;
     } else {
-      return Value<T, L>(view);
+      return Numbers(view);
     }
   }
 

@@ -120,7 +120,7 @@ TEST_CASE("launches leave memory alone that was taken after the recording") {
   std::vector<Value<float, Invariant>> held;  // some of what a step would use otherwise
   for (int i = 0; i < 4; ++i) {
     graph.launch();
-    held.push_back(t.model.to_device(View<const float, Invariant>(zeros.view())));
+    held.push_back(t.model.to_device(zeros.view()));
   }
   for (const Shape& shape : {inputs_shape, output_shape, label_shape}) {
     Tensor<float, Invariant> ones(shape);
