@@ -1,10 +1,13 @@
-// NCCL with one rank, and with as many as there are GPUs: collectives of every dtype and way to
-// cut, and models that learn what one rank of the host learns in double.
+// NCCL with one rank, and with as many as there are GPUs; or with the processes that on_one_gpu.sh
+// starts, as ranks. Collectives of every dtype and way to cut, and models that learn what one rank
+// of the host learns in double.
 
 #include <doctest/doctest.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <span>
@@ -14,7 +17,10 @@
 
 #include "shardwise/backend/cuda/cuda.hpp"
 #include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/launch_environment.hpp"
+#include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/comm/nccl.hpp"
+#include "shardwise/comm/nccl_id_file.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/core/philox.hpp"
@@ -32,26 +38,55 @@
 #include "support/largest_difference.hpp"
 #include "support/skipped.hpp"
 #include "support/staged_communicator.hpp"
+#include "support/steps_on_mesh.hpp"
 #include "unit/comm/check_collectives.hpp"
+#include "unit/far_train/launches_on_mesh.hpp"
 
 using namespace shardwise;
 
 namespace {
 
-/// One, and as many as there are GPUs.
-std::set<int> rank_counts() { return {1, CudaDevices::seen()}; }
+/// Whether the ranks are processes that share a GPU.
+bool are_processes() { return std::getenv("RANK") != nullptr; }
+
+/// One, and as many as there are GPUs; or as many as there are processes.
+std::set<int> rank_counts() {
+  if (are_processes()) return {read_launch_environment().size};
+  return {1, CudaDevices::seen()};
+}
 
 using Device = testing::StagingDevice<Cuda>;
 using Staged = testing::StagedCommunicator<NcclCommunicator, Cuda>;
 
-/// Calls f(Staged&) on threads that have a GPU each.
+/// A new one for each group of processes.
+std::filesystem::path next_id_file() {
+  static int groups = 0;
+  return std::filesystem::temp_directory_path() / ("id" + std::to_string(groups++));
+}
+
+/// Calls f(NcclCommunicator&, device) on this process.
+template <class F>
+void call_in_process(F f) {
+  const LaunchEnvironment launch = read_launch_environment();
+  const auto device = std::make_shared<Device>();
+  NcclCommunicator nccl(nccl_id_in_file(next_id_file(), launch.rank), launch.rank, launch.size,
+                        {.device = 0, .stream = device->backend.stream()});
+  f(nccl, device);
+  CHECK(nccl.close());
+}
+
+/// Calls f(Staged&) on threads that have a GPU each, or on this process.
 template <class F>
 void run_over_nccl(int ranks, F f) {
+  const auto call = [&](NcclCommunicator& nccl, const std::shared_ptr<Device>& device) {
+    Staged staged(device, nccl);
+    f(staged);
+  };
+  if (are_processes()) return call_in_process(call);
   run_ranks(ranks, [&](ThreadCommunicator& threads) {
     const auto device = std::make_shared<Device>(CudaOptions{.device = threads.rank()});
     NcclCommunicator nccl(threads, {.device = threads.rank(), .stream = device->backend.stream()});
-    Staged staged(device, nccl);
-    f(staged);
+    call(nccl, device);
     CHECK(nccl.close());
   });
 }
@@ -188,13 +223,54 @@ TEST_CASE_TEMPLATE("nccl: a model on one rank", T, float, bf16) {
 }
 
 TEST_CASE_TEMPLATE("nccl: a model on all GPUs", T, float, bf16) {
+  std::vector<double> learned;
+  if (are_processes()) {
+    call_in_process([&](NcclCommunicator& nccl, const std::shared_ptr<Device>& device) {
+      Lesson<T>{learned}(nccl, device->backend);
+    });
+    if (read_launch_environment().rank == 0) check_learned<T>(learned);
+    return;
+  }
   if (CudaDevices::seen() < 2) {
     testing::skip("a model on all GPUs: there is one");
     return;
   }
-  std::vector<double> learned;
   run_ranks(CudaDevices::seen(), [&](ThreadCommunicator& threads) {
     with_device<Reference, CudaDevices>(DeviceChoice::device, threads, Lesson<T>{learned});
   });
   check_learned<T>(learned);
+}
+
+TEST_CASE("nccl: steps on a mesh, plain, beside backward, and recorded") {
+  if (!are_processes()) {
+    testing::skip("steps on a mesh: ranks are no processes");
+    return;
+  }
+  call_in_process([](NcclCommunicator& nccl, const std::shared_ptr<Device>& device) {
+    const int size = nccl.size();
+    const mesh sizes = size == 4 ? mesh{.data = 2, .tensor = 2} : mesh{.data = size};
+    MeshRanks<NcclCommunicator> ranks(nccl, sizes);
+    Cuda& gpu = device->backend;
+    for (const Keep keep :
+         {Keep::whole, Keep::state_over_data, Keep::gradients_over_data, Keep::all_over_data}) {
+      CAPTURE(static_cast<int>(keep));
+      std::vector<double> expected;
+      run_ranks(size, [&](ThreadCommunicator& threads) {
+        MeshRanks<ThreadCommunicator> near_ranks(threads, sizes);
+        Reference near;
+        const auto numbers = testing::steps_on_mesh(near, near_ranks, keep);
+        if (threads.rank() == nccl.rank()) expected = numbers;
+      });
+      CHECK(testing::largest_difference(testing::steps_on_mesh(gpu, ranks, keep), expected) <=
+            1e-5);
+      CHECK(testing::largest_difference(testing::steps_on_mesh<true>(gpu, ranks, keep), expected) <=
+            1e-5);
+      using Recorded = testing::OnMesh<float, Cuda, MeshRanks<NcclCommunicator>>;
+      const StepOptions options{.clip_norm = 0.2};
+      const testing::Bits launched = Recorded(gpu, ranks, keep, options).launched();
+      const testing::Bits called = Recorded(gpu, ranks, keep, options).called();
+      CHECK(launched.size() == called.size());
+      if (sizes.data == 2) CHECK(launched == called);  // a sum of two has one order
+    }
+  });
 }

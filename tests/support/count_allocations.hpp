@@ -65,6 +65,8 @@ inline constexpr std::size_t plain = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 
 }  // namespace testing
 
+#ifndef __CUDA_ARCH__  // for nvcc they would be functions of the device too
+
 // Not inlined, so that the return address is that of the caller.
 [[gnu::noinline]] void* operator new(std::size_t n) {
   return testing::counted_or_throw(n, testing::plain, __builtin_return_address(0));
@@ -108,3 +110,5 @@ void operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept 
 void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept {
   testing::released(p);
 }
+
+#endif

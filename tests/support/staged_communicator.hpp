@@ -34,6 +34,10 @@ class StagedCommunicator : public shardwise::Collectives<StagedCommunicator<Inne
   int size() const { return inner_.size(); }
   StagedCommunicator split(int color, int key) { return {device_, inner_.split(color, key)}; }
 
+  /// The communicator for memory of the device.
+  Inner& inner() { return inner_; }
+  B& backend() { return device_->backend; }
+
  private:
   friend shardwise::Collectives<StagedCommunicator>;
 
@@ -63,6 +67,8 @@ class StagedCommunicator : public shardwise::Collectives<StagedCommunicator<Inne
     }
     far.on(inner_);
     if (!out.empty()) device_->backend.to_host(far_out, out.size(), out.data());
+    // What a failed call has written is undefined.
+    if constexpr (requires { inner_.check(); }) inner_.check();
   }
   void move(const shardwise::Call&, const shardwise::moves::Barrier& m) { m.on(inner_); }
 

@@ -148,8 +148,10 @@ struct BareCall {
         const auto before = (me + size - 1) % size;
         const std::vector<T> out = values<T>(step.elements);
         std::vector<T> in(step.elements);
-        ranks.send(std::span<const T>(out), next, static_cast<int>(number));
+        const bool begins = me == 0;  // a send may wait for its receiver
+        if (begins) ranks.send(std::span<const T>(out), next, static_cast<int>(number));
         ranks.receive(std::span(in), static_cast<int>(before), static_cast<int>(number));
+        if (!begins) ranks.send(std::span<const T>(out), next, static_cast<int>(number));
         return expect_all(in, [&](std::size_t i) { return value(members[before], i); });
       }
     }

@@ -35,12 +35,22 @@ class NoMemory {
 struct Mlp : shardwise::Sequential<shardwise::ColumnParallelLinear<6, 10>, shardwise::Relu,
                                    shardwise::RowParallelLinear<10, 4>> {};
 
-/// A model of a group in training, alike in all groups.
+/// Where the model of a group computes, and how its ranks talk.
 template <shardwise::Communicator C>
+struct OnHost {
+  using Ranks = C;
+  using Backend = shardwise::Reference;
+  Ranks& ranks;
+  Backend backend{};
+};
+
+/// A model of a group in training, alike in all groups. `Where` is made of the group.
+template <shardwise::Communicator C, class Where = OnHost<C>>
 class Training {
  public:
   explicit Training(C& ranks)
-      : model_(ranks, shardwise::Seed{1}),
+      : where_{ranks},
+        model_(Mlp{}, where_.ranks, shardwise::Seed{1}, {}, where_.backend),
         optimizer_(model_, shardwise::Sgd{.learning_rate = 0.1, .momentum = 0.9}) {}
 
   /// One step, whose loss must be that of one rank.
@@ -69,7 +79,7 @@ class Training {
   }
 
  private:
-  template <shardwise::Communicator>
+  template <shardwise::Communicator, class>
   friend class Training;
 
   static constexpr std::size_t samples = 5;
@@ -85,8 +95,10 @@ class Training {
       x[i] = static_cast<float>((i * 7 + steps_) % 11) / 11;
     for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<float>((i * 5 + steps_) % 3) / 3;
     ++steps_;
-    return shardwise::train_step(model_, x.view(), y.view(), shardwise::MeanSquaredError{},
-                                 optimizer_);
+    const auto inputs = model_.to_device(x.view());
+    const auto targets = model_.to_device(y.view());
+    return shardwise::train_step(model_, inputs.view(), targets.view(),
+                                 shardwise::MeanSquaredError{}, optimizer_);
   }
 
   /// The losses of the first steps, of which a program has no more.
@@ -101,8 +113,11 @@ class Training {
     return losses;
   }
 
-  using M = shardwise::Model<Mlp, shardwise::Context<float, shardwise::Reference, C>>;
+  using M =
+      shardwise::Model<Mlp,
+                       shardwise::Context<float, typename Where::Backend, typename Where::Ranks>>;
 
+  Where where_;
   M model_;
   shardwise::Optimizer<shardwise::Sgd, M> optimizer_;
   std::size_t steps_ = 0;

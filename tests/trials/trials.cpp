@@ -1,7 +1,8 @@
 // Runs random programs, each with a random fault, until COUNT of the faults had an effect. Prints a
 // table, writes it as JSON too, and fails if a fault was not told as it should.
 //
-//   trials threads COUNT [FIRST [JSON]]           on thread ranks; seeds from FIRST on
+//   trials threads COUNT [FIRST [JSON]]           on thread ranks, under nvcc on those that share a
+//                                                 GPU; seeds from FIRST on
 //   trials mpi COUNT FIRST JSON RANKS COMMAND     on 2 to RANKS processes: runs `COMMAND -n P RANK
 //                                                 SEED RANKS`, where RANK is $TRIALS_RANK
 //   trials one SEED                               prints what each thread rank of a program says
@@ -31,9 +32,25 @@
 #include "trials/thread_trial.hpp"
 #include "trials/training.hpp"
 
+#ifdef __CUDACC__
+#include "trials/on_gpu.hpp"
+#endif
+
 namespace trials {
 
-using ThreadTraining = Training<shardwise::ThreadCommunicator>;
+#ifdef __CUDACC__
+using Place = SharedGpu;
+constexpr const char* place_name = "threads that share a GPU";
+#else
+struct Place {
+  using Training = trials::Training<shardwise::ThreadCommunicator>;
+  template <class F>
+  static void call(shardwise::ThreadCommunicator& threads, const F& f) {
+    f(threads);
+  }
+};
+constexpr const char* place_name = "threads";
+#endif
 
 constexpr std::chrono::seconds timeout{1};
 constexpr std::chrono::seconds timeout_of_processes{3};
@@ -45,12 +62,11 @@ int run_one(std::uint64_t seed) {
   const Program p = program_of(seed);
   std::printf("%s\n", p.text().c_str());
   std::fflush(stdout);
-  const bool failed =
-      run<ThreadTraining>(p, timeout, folder.path(), [](int rank, const Outcome& outcome) {
-        const std::string line = line_of(rank, outcome);
-        std::fwrite(line.data(), 1, line.size(), stdout);
-        std::fflush(stdout);
-      });
+  const bool failed = run<Place>(p, timeout, folder.path(), [](int rank, const Outcome& outcome) {
+    const std::string line = line_of(rank, outcome);
+    std::fwrite(line.data(), 1, line.size(), stdout);
+    std::fflush(stdout);
+  });
   return failed ? 1 : 0;
 }
 
@@ -106,7 +122,7 @@ int run_many(Figures& figures, std::size_t count, std::uint64_t first, std::size
 
 int run_threads(const std::string& self, std::size_t count, std::uint64_t first, const char* json) {
   const testing::TemporaryFolder folder("trials");
-  Figures figures("threads", json);
+  Figures figures(place_name, json);
   HangWatch watch;
   return run_many(figures, count, first, 8, [&](std::uint64_t seed, auto& jobs) {
     const Program p = program_of(seed);
@@ -118,7 +134,7 @@ int run_threads(const std::string& self, std::size_t count, std::uint64_t first,
       return;
     }
     watch.begin(seed);
-    figures.add(p, run_here<ThreadTraining>(p, folder.path()));
+    figures.add(p, run_here<Place>(p, folder.path()));
     watch.end();
   });
 }

@@ -128,8 +128,14 @@ template <class B, class T>
 bool convolutions_are_exact(B& backend, const ConvolutionFormula& f, std::mt19937& random) {
   using Numbers = ConvolutionFormula::Numbers;
   const auto integers = [&](std::size_t size) { return backend_test::integers(random, size); };
-  const auto equal = [](const std::vector<T>& a, const Numbers& b) {
-    return same(a, rounded<T>(b));
+  const auto equal = [](const char* what, const std::vector<T>& found, const Numbers& numbers) {
+    const std::vector<T> expected = rounded<T>(numbers);
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      if (number_of(found[k]) == number_of(expected[k])) continue;
+      note_difference(what, k, number_of(found[k]), number_of(expected[k]));
+      return false;
+    }
+    return true;
   };
   const Numbers x = integers(f.x_size()), w = integers(f.w_size()), dy = integers(f.y_size());
   const Numbers b = integers(f.outputs()), old_dw = integers(w.size()), old_db = integers(b.size());
@@ -148,7 +154,7 @@ bool convolutions_are_exact(B& backend, const ConvolutionFormula& f, std::mt1993
       auto y = unwritten<T>(f.y_size());
       kernel.forward(f.call, x_t.data(), {w_t.data(), 1}, with_bias ? b_t.data() : nullptr,
                      activation, y.data());
-      exact = exact && equal(y, expected);
+      exact = equal("y", y, expected) && exact;
     }
   }
 
@@ -165,19 +171,19 @@ bool convolutions_are_exact(B& backend, const ConvolutionFormula& f, std::mt1993
     auto dx = unwritten<T>(f.x_size());
     kernel.backward(f.call, x_t.data(), dy_t.data(), {w_t.data(), 1}, Write::replace, dw.data(),
                     with_bias ? db.data() : nullptr, dx.data());
-    exact = exact && equal(dx, dx_of_w) && equal(dw, dw_of_x);
-    exact = exact && equal(db, with_bias ? db_of_dy : Numbers(b.size(), -999));
+    exact = equal("dx", dx, dx_of_w) && equal("dw", dw, dw_of_x) && exact;
+    exact = equal("db", db, with_bias ? db_of_dy : Numbers(b.size(), -999)) && exact;
     dw = rounded<T>(old_dw);
     db = rounded<T>(old_db);
     kernel.backward(f.call, x_t.data(), dy_t.data(), {w_t.data(), 1}, Write::add, dw.data(),
                     with_bias ? db.data() : nullptr, nullptr);
-    exact = exact && equal(dw, sum(dw_of_x, old_dw));
-    exact = exact && equal(db, with_bias ? sum(db_of_dy, old_db) : old_db);
+    exact = equal("dw added", dw, sum(dw_of_x, old_dw)) && exact;
+    exact = equal("db added", db, with_bias ? sum(db_of_dy, old_db) : old_db) && exact;
   }
   auto dx = unwritten<T>(f.x_size());
   kernel.backward(f.call, nullptr, dy_t.data(), {w_t.data(), 1}, Write::replace, nullptr, nullptr,
                   dx.data());
-  exact = exact && equal(dx, dx_of_w);
+  exact = equal("dx alone", dx, dx_of_w) && exact;
   return exact;
 }
 

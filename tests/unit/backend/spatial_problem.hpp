@@ -62,7 +62,7 @@ SpatialAxis random_axis(std::mt19937& random, std::size_t most_taps, std::size_t
 template <class Draw, class IsRight>
 void check_random(const char* what, int count, Draw draw, IsRight is_right) {
   const unsigned first = testing::seed();
-  MESSAGE(count << " random " << what << " from SHARDWISE_TEST_SEED=" << first);
+  MESSAGE(count << " random " << std::string(what) << " from SHARDWISE_TEST_SEED=" << first);
   std::mt19937 random(first);
   for (int k = 0; k < count; ++k) {
     const auto problem = draw(random);

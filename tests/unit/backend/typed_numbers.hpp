@@ -1,7 +1,10 @@
 #pragma once
 // Numbers of a dtype in tests of backends.
 
+#include <doctest/doctest.h>
+
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "shardwise/core/dtype.hpp"
@@ -30,6 +33,11 @@ bool same(const std::vector<T>& a, const std::vector<T>& b) {
     if (!(number_of(a[i]) == number_of(b[i]))) return false;
   }
   return true;
+}
+
+/// Says which element of a result is not what it should be.
+inline void note_difference(const char* what, std::size_t i, double found, double expected) {
+  MESSAGE(std::string(what) << "[" << i << "] is " << found << " and not " << expected);
 }
 
 /// A number that no result of these tests has: what a kernel fails to write shows.

@@ -78,7 +78,7 @@ void same_on_threads(int size, F f) {
   });
   run_ranks(size, [&](ThreadCommunicator& threads) {
     Far backend;
-    FarCommunicator ranks(threads, backend.memory());
+    FarCommunicator ranks(threads, backend);
     const Bits& near = expected[static_cast<std::size_t>(ranks.rank())];
     CHECK(!near.empty());
     CHECK(f(backend, ranks) == near);

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Runs a program as ranks of NCCL that are processes and share a GPU. NCCL refuses two ranks of one machine on
+# one GPU, so each says that it is on another machine, and they send over the loopback interface. When one
+# has failed, those that have not ended ten seconds later are killed, and it is told who ended well.
+# Usage: on_one_gpu.sh -n RANKS PROGRAM ARGUMENT...
+set -uo pipefail
+ranks=$2
+shift 2
+
+TMPDIR=$(mktemp -d)  # for NCCL's ids, which need a new folder
+trap 'rm -r "$TMPDIR"' EXIT
+export TMPDIR WORLD_SIZE=$ranks LOCAL_RANK=0 NCCL_SOCKET_IFNAME=lo
+
+declare -A rank_of
+for ((rank = 0; rank < ranks; ++rank)); do
+  RANK=$rank NCCL_HOSTID=$rank "$@" &
+  rank_of[$!]=$rank
+done
+
+status=0
+ended=()  # well
+while [[ ${#rank_of[@]} -gt 0 ]]; do
+  code=0
+  wait -n -p process "${!rank_of[@]}" || code=$?
+  rank=${rank_of[$process]}
+  unset "rank_of[$process]"
+  if [[ $code -eq 0 ]]; then
+    ended+=("$rank")
+    continue
+  fi
+  [[ $code -le 128 ]] || echo "rank $rank, process $process, was ended by signal $((code - 128))" >&2
+  if [[ $status -eq 0 && ${#rank_of[@]} -gt 0 ]]; then
+    { sleep 10 && kill -KILL "${!rank_of[@]}"; } >/dev/null 2>&1 &
+  fi
+  status=1
+done
+if [[ $status -ne 0 && ${#ended[@]} -gt 0 ]]; then
+  printf 'rank %s ended well, and others did not\n' "${ended[@]}" >&2
+fi
+exit "$status"
