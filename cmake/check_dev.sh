@@ -139,8 +139,9 @@ fi
 
 # `gpu test`: programs, and examples that learn the same on a GPU as on the host, or something else.
 mkdir -p "$work/tests/gpu"
-cp tests/gpu/same_loss.sh "$work/tests/gpu/"
+cp tests/gpu/{same_loss,on_one_gpu}.sh "$work/tests/gpu/"
 printf '#!/bin/sh\necho "this is $0"\n' >"$programs/gpu_a"
+printf '#!/bin/sh\necho "rank ${RANK:-0} of ${WORLD_SIZE:-1}"\n[ "${RANK:-0}" != 3 ]\n' >"$programs/gpu_nccl"
 cat >"$programs/gpu_train_cnn" <<'LEARNS'
 #!/bin/sh
 case "$*" in *spatial*cuda*) loss=2.31 ;; *cuda) loss=2.301 ;; *) loss=2.300 ;; esac
@@ -154,6 +155,11 @@ echo "step 18    $loss     0.062 (same)"\n' "$2" >"$programs/gpu_resume_at_anoth
 }
 says_losses 1.412 0.062
 chmod +x "$programs"/gpu_*
+asks '' gpu test
+grep -q '^rank 2 of 3$' "$work/log" || fail 'gpu test did not start processes as ranks'
+grep -q '^rank 0 ended well, and others did not$' "$work/log" || fail 'who ended well was not told'
+[[ $(grep -c '^dev: failed: nccl, 4 processes on one GPU$' "$work/log") -eq 1 ]] || fail 'a failed rank was not told'
+printf '#!/bin/sh\n' >"$programs/gpu_nccl"
 asks '' gpu test
 [[ $(grep '^dev: ' "$work/log") == 'dev: failed: train_cnn, spatial' ]] ||
   fail 'another loss was not told, or more than that'
@@ -172,7 +178,7 @@ says_losses 1.42 0.063
 asks '' gpu test
 [[ $(grep -c '^dev: failed: \(resume_at_another_rank_count\|tensor_or_data_parallel\)$' "$work/log") -eq 2 ]] ||
   fail 'another loss of examples 05 and 06 was not told'
-rm "$programs"/gpu_{tensor_or_data_parallel,resume_at_another_rank_count}
+rm "$programs"/gpu_{nccl,tensor_or_data_parallel,resume_at_another_rank_count}
 
 # A program that does not end: what it said is kept, and it is no failure. The next has no time.
 printf '#!/bin/sh\necho "it began"\nexec sleep 100\n' >"$programs/gpu_b"
@@ -187,6 +193,14 @@ rm "$programs/gpu_b"
 sed -i 's/^gpu_seconds=5 /gpu_seconds=450 /' "$work/dev"
 asks '' gpu test
 [[ $(grep '^dev: ' "$work/log") == 'dev: failed: c' ]] || fail 'a failed program was not told'
+
+# `gpu trials`: both programs, and one of them failed.
+printf '#!/bin/sh\necho "$0 $*"\n[ "$1" = threads ]\n' >"$programs/trials_on_gpu_trials"
+chmod +x "$programs/trials_on_gpu_trials"
+asks '' gpu trials
+[[ $(grep -c '^dev: failed: ' "$work/log") -eq 1 ]] || fail 'failed trials were not told'
+grep -q 'trials_on_gpu_trials mpi .*/tests/gpu/on_one_gpu.sh$' "$work"/docs/gpu/*-trials.md || fail 'no trials over NCCL'
+rm "$programs/trials_on_gpu_trials"
 
 # `gpu sanitize`: without the tool, and with one; no examples, and fewer cases.
 if ! PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer >/dev/null; then

@@ -18,10 +18,21 @@ for ((rank = 0; rank < ranks; ++rank)); do
 done
 
 status=0
-ended=()  # well
+ended=()    # well
+patience=() # a process that ends ten seconds after the first failure
 while [[ ${#rank_of[@]} -gt 0 ]]; do
   code=0
-  wait -n -p process "${!rank_of[@]}" || code=$?
+  wait -n -p process "${!rank_of[@]}" "${patience[@]}" || code=$?
+  if [[ -z ${process:-} ]]; then  # wait -n leaves out whom a signal ended before it was called
+    left=("${!rank_of[@]}")
+    process=${left[0]} code=0
+    wait "$process" || code=$?
+  fi
+  if [[ $process == "${patience[*]}" ]]; then
+    patience=()
+    kill -KILL "${!rank_of[@]}" 2>/dev/null
+    continue
+  fi
   rank=${rank_of[$process]}
   unset "rank_of[$process]"
   if [[ $code -eq 0 ]]; then
@@ -29,11 +40,13 @@ while [[ ${#rank_of[@]} -gt 0 ]]; do
     continue
   fi
   [[ $code -le 128 ]] || echo "rank $rank, process $process, was ended by signal $((code - 128))" >&2
-  if [[ $status -eq 0 && ${#rank_of[@]} -gt 0 ]]; then
-    { sleep 10 && kill -KILL "${!rank_of[@]}"; } >/dev/null 2>&1 &
+  if [[ $status -eq 0 ]]; then
+    sleep 10 >/dev/null 2>&1 &
+    patience=("$!")
   fi
   status=1
 done
+[[ ${#patience[@]} -eq 0 ]] || kill "${patience[@]}"
 if [[ $status -ne 0 && ${#ended[@]} -gt 0 ]]; then
   printf 'rank %s ended well, and others did not\n' "${ended[@]}" >&2
 fi

@@ -13,9 +13,9 @@
 #include <memory>
 #include <string>
 
+#include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/launch_environment.hpp"
 #include "shardwise/comm/nccl_id_file.hpp"
-#include "shardwise/comm/timeout.hpp"
 #include "trials/interpreter.hpp"
 #include "trials/on_gpu.hpp"
 #include "trials/outcome.hpp"

@@ -17,15 +17,15 @@ namespace trials {
 constexpr std::chrono::seconds hang{60};
 
 /// Returns whether an error left run_ranks. Calls report(rank, outcome) for each rank, on its
-/// thread. `Place` calls f(communicator) on a rank, and has the Training of that communicator.
-template <class Place, class Report>
+/// thread. `Setting` calls f(communicator) on a rank, and has the Training of that communicator.
+template <class Setting, class Report>
 bool run(const Program& p, std::chrono::milliseconds patience, const std::filesystem::path& folder,
          const Report& report) {
   try {
     shardwise::run_ranks(p.ranks,
                          [&](shardwise::ThreadCommunicator& threads) {
-                           Place::call(threads, [&](auto& world) {
-                             run_rank<typename Place::Training>(
+                           Setting::call(threads, [&](auto& world) {
+                             run_rank<typename Setting::Training>(
                                  p, world, folder, [&](Outcome outcome) {
                                    report(threads.rank(), std::move(outcome));
                                  });
@@ -39,10 +39,10 @@ bool run(const Program& p, std::chrono::milliseconds patience, const std::filesy
 }
 
 /// For faults that do not end the process, as a rank that never comes does.
-template <class Place>
+template <class Setting>
 Ending run_here(const Program& p, const std::filesystem::path& folder) {
   Ending ending{.outcomes = std::vector<Outcome>(static_cast<std::size_t>(p.ranks))};
-  ending.failed = run<Place>(p, hang, folder, [&](int rank, Outcome outcome) {
+  ending.failed = run<Setting>(p, hang, folder, [&](int rank, Outcome outcome) {
     ending.outcomes[static_cast<std::size_t>(rank)] = std::move(outcome);
   });
   for (const Outcome& outcome : ending.outcomes)

@@ -39,17 +39,17 @@
 namespace trials {
 
 #ifdef __CUDACC__
-using Place = SharedGpu;
-constexpr const char* place_name = "threads that share a GPU";
+using Setting = SharedGpu;
+constexpr const char* setting_name = "threads that share a GPU";
 #else
-struct Place {
+struct Setting {
   using Training = trials::Training<shardwise::ThreadCommunicator>;
   template <class F>
   static void call(shardwise::ThreadCommunicator& threads, const F& f) {
     f(threads);
   }
 };
-constexpr const char* place_name = "threads";
+constexpr const char* setting_name = "threads";
 #endif
 
 constexpr std::chrono::seconds timeout{1};
@@ -62,7 +62,7 @@ int run_one(std::uint64_t seed) {
   const Program p = program_of(seed);
   std::printf("%s\n", p.text().c_str());
   std::fflush(stdout);
-  const bool failed = run<Place>(p, timeout, folder.path(), [](int rank, const Outcome& outcome) {
+  const bool failed = run<Setting>(p, timeout, folder.path(), [](int rank, const Outcome& outcome) {
     const std::string line = line_of(rank, outcome);
     std::fwrite(line.data(), 1, line.size(), stdout);
     std::fflush(stdout);
@@ -122,7 +122,7 @@ int run_many(Figures& figures, std::size_t count, std::uint64_t first, std::size
 
 int run_threads(const std::string& self, std::size_t count, std::uint64_t first, const char* json) {
   const testing::TemporaryFolder folder("trials");
-  Figures figures(place_name, json);
+  Figures figures(setting_name, json);
   HangWatch watch;
   return run_many(figures, count, first, 8, [&](std::uint64_t seed, auto& jobs) {
     const Program p = program_of(seed);
@@ -134,7 +134,7 @@ int run_threads(const std::string& self, std::size_t count, std::uint64_t first,
       return;
     }
     watch.begin(seed);
-    figures.add(p, run_here<Place>(p, folder.path()));
+    figures.add(p, run_here<Setting>(p, folder.path()));
     watch.end();
   });
 }
