@@ -30,13 +30,15 @@ namespace shardwise::detail::cuda {
 /// The product adds the bias, and applies GELU (the form with tanh) and ReLU if the options allow
 /// it, before it rounds, if cuBLASLt has an algorithm for this. A bias that is not aligned to 16
 /// bytes, or for which there is no algorithm, is written to y first, and the product is added to
-/// it: the sum is rounded once in any case. Other activations take one more pass over y, so the
-/// two-byte dtypes are rounded twice. ReLU is off by default, since NVIDIA does not say that max(x,
-/// 0) keeps NaN. Plans are kept for the last shapes; a call with one of these shapes allocates
-/// nothing.
+/// it; so it is in the two-byte dtypes where rows are not aligned to 16 bytes, since cuBLASLt adds
+/// the bias to the rounded product there. So the sum was rounded once for all sizes that were tried
+/// on an H200 (cuBLASLt 13.1). Other activations take one more pass over y, so the two-byte dtypes
+/// are rounded twice. ReLU is off by default, since NVIDIA does not say that max(x, 0) keeps NaN.
+/// Plans are kept for the last shapes; a call with one of these shapes allocates nothing.
 ///
 /// The product for the weight's gradient also sums the bias gradient (BGRADB). With Write::add,
-/// cuBLASLt may round a product before it adds it to a gradient of a two-byte dtype.
+/// cuBLASLt may round a product of aligned rows before it adds it to a gradient of a two-byte
+/// dtype.
 ///
 /// throws   backend_error if the library fails or the device does not multiply in T, memory_error
 template <class Backend, Real T>
