@@ -45,8 +45,9 @@ namespace shardwise {
 /// - Calls that differ between ranks are not found, and end by the time-out, or give wrong numbers;
 ///   unless `checks` of the options or the variable SHARDWISE_CHECKS is `communicating`. Then a
 ///   call that differs is a collective_error on all ranks, which names all calls. For that the
-///   ranks gather 40 bytes of each before a collective, and the host waits for them: use it to find
-///   an error. Messages and captured calls are not compared.
+///   ranks gather 40 bytes of each before a collective, and before an all_to_all its blocks in one
+///   more gather for each rank; the host waits for each gather: use it to find an error. Messages
+///   and captured calls are not compared.
 ///
 /// **Failure.** A thread watches the calls. When one takes longer than the time-out, or NCCL
 /// reports an error, the thread aborts this communicator and all communicators that are related to

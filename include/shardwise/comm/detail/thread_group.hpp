@@ -153,7 +153,8 @@ class ThreadGroup {
         describe_message_mismatch(world_rank(call.root), sent, world_rank(rank), call));
   }
 
-  /// The same of any message, whose sender has as many bytes. Returns the call that sent it.
+  /// As receive, but takes the next message whatever its call, which it returns; its sender sends
+  /// as many bytes.
   Call receive_any(int rank, const Call& call, std::span<std::byte> bytes) {
     return take(rank, call, bytes, [](const Call&) { return true; });
   }
