@@ -305,9 +305,9 @@ consteval Activation activation_of() {
 template <class L>
 inline constexpr bool runs_as_dynamic = false;
 
-/// The layer that runs in place of this one.
+/// The layer that runs in place of this one. A call is shorter than what it copies.
 template <class L>
-constexpr auto as_dynamic(const L& layer) {
+[[gnu::noinline]] constexpr auto as_dynamic(const L& layer) {
   if constexpr (runs_as_dynamic<L>) {
     return layer.as_dynamic();
   } else {

@@ -67,9 +67,12 @@ class Linear : public detail::ProductLayouts<S, Axis::feature>,
 
   /// The same layer with its sizes in the object.
   constexpr auto as_dynamic() const {
-    return Linear<S, dynamic, dynamic, Bias>(in(), out())
-        .in_units_of(unit_, readers_)
-        .initialized_by(this->weight_rule_, this->bias_rule_);
+    Linear<S, dynamic, dynamic, Bias> other(in(), out());
+    other.weight_rule_ = this->weight_rule_;
+    other.bias_rule_ = this->bias_rule_;
+    other.unit_ = unit_;
+    other.readers_ = readers_;
+    return other;
   }
 
   /// The same layer, whose outputs are units of `size` neighbouring features, such as the heads of
@@ -149,6 +152,9 @@ class Linear : public detail::ProductLayouts<S, Axis::feature>,
   ///@}
 
  private:
+  template <class, std::size_t, std::size_t, bool>
+  friend class Linear;
+
   constexpr void check_input(const Shape& x) const {
     const Dim& last = x.back();
     if (last.axis != Axis::feature || (last.known() && last.extent() != in())) {

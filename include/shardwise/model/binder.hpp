@@ -30,8 +30,12 @@ struct Binder {
   detail::KeptByParts& kept;                   ///< of its first flight, to be filled
   std::string path{};                          ///< prefix of a parameter's name: "3.1."
   std::uint64_t next_ordinal = 0;              ///< of the next layer with parameters or randomness
+  Shape given{};                               ///< the shape that the part bound last gives
   std::size_t recomputed = 0;  ///< identifies the Recompute that is bound; 0 for none
   std::span<SharedByStages> shared_by_stages{};  ///< of which this model is one
+
+  /// Copies `given`; the copy is longer than a call.
+  [[gnu::noinline]] void put_given(Shape& slot) const { slot = given; }
 
   /// Reserves memory for parameters that several stages have, before any layer does: in the order
   /// of their owners, which is the same on all of these stages.
@@ -68,18 +72,21 @@ struct Binder {
 
 namespace detail {
 
-/// While it lives, the path is that of a part of a composition, if the composition numbers parts.
-class InPart {
+/// While it lives, part `number` of a composition is bound, whose name is `name()`: the rank is in
+/// it, and the path is its path.
+template <class Context>
+class InBoundPart {
  public:
-  InPart(std::string& path, std::size_t number, bool is_numbered)
-      : path_(path), before_(path.size()) {
-    if (is_numbered) path_ = path_of_part(path_, number);
+  [[gnu::noinline]] InBoundPart(Binder<Context>& binder, std::size_t number, std::string (*name)())
+      : here_(binder.run, number, name), path_(binder.path), before_(path_.size()) {
+    path_ = path_of_part(path_, number);
   }
-  InPart(const InPart&) = delete;
-  InPart& operator=(const InPart&) = delete;
-  ~InPart() { path_.resize(before_); }
+  InBoundPart(const InBoundPart&) = delete;
+  InBoundPart& operator=(const InBoundPart&) = delete;
+  [[gnu::noinline]] ~InBoundPart() { path_.resize(before_); }
 
  private:
+  InNumberedPart<Context> here_;
   std::string& path_;
   std::size_t before_;
 };

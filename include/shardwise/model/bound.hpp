@@ -69,6 +69,7 @@ class Bound {
     if constexpr (MeshCommunicator<typename Ctx::communicator> && parameter_count > 0)
       parameters_.number = binder.add_layer(parameters_.slots);
     const Shape out = in.rank() > 0 ? layer.output_shape(in) : Shape{};
+    binder.given = out;
     detail::require_runs_over_context<L, In>(binder.run, in, out);
     parameters_.rows = detail::rows_begin<L>(binder.run, in, out);
   }

@@ -108,12 +108,15 @@ class Bound<L, S, E> {
   using Numbers = std::make_index_sequence<L::size>;
   using Parts = detail::BoundParts<L, S, E, Numbers>;
   using Position = detail::Position<L>;
+  using AtPart = detail::AtPart<L, detail::InNumberedPart<Ctx>>;
   static constexpr bool starts = StartsAllReduce<typename Ctx::communicator>;
 
   template <std::size_t Index>
   using At = detail::SettingAt<L, S, E, Index>;
   template <std::size_t Index>
   using part_type = typename L::template part_type<Index>;
+  template <std::size_t Index>
+  static constexpr auto name = name_of<typename L::template layer_type<Index>>;
   template <std::size_t Index>
   static constexpr std::size_t given_slot = L::inputs + Index;
   template <std::size_t Slot>
@@ -280,7 +283,7 @@ class Bound<L, S, E> {
         (MeshCommunicator<typename Ctx::communicator> &&
          (part_type<Index>::arity == 1 || detail::ListsParts<typename At<Index>::Layer>));
     if constexpr (may_leave) {
-      [[maybe_unused]] const auto here = detail::at_part<Index>(run, at);
+      const AtPart here(run, at, Index, name<Index>);
       bound<Index>().backward_parameters(run);
     }
   }
@@ -292,7 +295,7 @@ class Bound<L, S, E> {
 
   template <std::size_t Index, std::size_t... Js>
   void forward_part(Run<Ctx>& run, Values& values, Position& at, std::index_sequence<Js...>) {
-    [[maybe_unused]] const auto here = detail::at_part<Index>(run, at);
+    const AtPart here(run, at, Index, name<Index>);
     auto& y = detail::held<value_in<given_slot<Index>>>(values);
     if constexpr (detail::ReadsSeveral<typename At<Index>::Layer>) {
       using Inputs =
@@ -329,7 +332,7 @@ class Bound<L, S, E> {
     if constexpr (goes_backward<typename Placed::Layer, typename Placed::Use,
                                 typename Placed::Here>) {
       auto& dy = detail::held<gradient_in<given_slot<Index>>>(gradients);
-      [[maybe_unused]] const auto here = detail::at_part<Index>(run, at);
+      const AtPart here(run, at, Index, name<Index>);
       const detail::Postponing<starts> later(
           run.postpones, sums_behind<Index> || (reads_as_offered<Index> && run.postpones));
       if constexpr (part_type<Index>::arity > 1) {

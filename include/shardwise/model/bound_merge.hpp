@@ -58,6 +58,7 @@ class BoundMerge {
       : op_(op), ordinal_(draws_random<Op> ? binder.next_ordinal++ : 0), kept_(binder.kept.size()) {
     for (std::size_t j = 0; j < arity; ++j) binder.kept.add();
     const Shape out = op.output_shape(in);
+    binder.given = out;
     require_runs_over_context<Op, typename Operands::taken...>(binder.run, in[0], out);
     (require_no_halo_of_tokens<typename Operands::taken>(binder.run), ...);
     bound_.in = in[0];

@@ -55,16 +55,50 @@ struct Position {
   }
 };
 
-/// Sets the part of the composition L that runs now to Index. If parts have numbers, the rank
-/// is in the part while the result lives, see InNumberedPart.
-template <std::size_t Index, class L, class Context>
-auto at_part(Run<Context>& run, Position<L>& at) {
-  at.number = Index;
-  if constexpr (L::numbers_parts) {
-    return InNumberedPart<Context>(run, L::first_number + Index,
-                                   name_of<typename L::template layer_type<Index>>);
+/// While it lives, the part `index` of the composition L runs, or is bound. If parts have numbers,
+/// the rank is `In` the part: an InNumberedPart while it runs, an InBoundPart while it is bound.
+template <class L, class In>
+class AtPart {
+ public:
+  template <class Of>
+  AtPart(Of& of, Position<L>& at, std::size_t index, std::string (*name)())
+      : in_(of, L::first_number + index, name) {
+    at.number = index;
+  }
+
+ private:
+  In in_;
+};
+template <class L, class In>
+requires(!L::numbers_parts) class AtPart<L, In> {
+ public:
+  template <class Of>
+  AtPart(Of&, Position<L>& at, std::size_t index, std::string (*)()) {
+    at.number = index;
+  }
+};
+
+/// Binds part Index of L between the ends E of L. The part before it was bound last, and its shape
+/// is put into its slot. (A member of BoundParts would have a symbol with all indices.)
+template <std::size_t Index, class L, class S, class E, std::size_t Slots>
+[[gnu::noinline]] bound_part_t<L, S, E, Index> bind_part(const L& list,
+                                                         std::array<Shape, Slots>& shapes,
+                                                         Binder<typename S::context>& binder,
+                                                         Position<L>& at) {
+  using Part = typename L::template part_type<Index>;
+  using Layer = typename Part::layer;
+  using B = bound_part_t<L, S, E, Index>;
+  const AtPart<L, InBoundPart<typename S::context>> here(binder, at, Index, name_of<Layer>);
+  if constexpr (Index > 0) binder.put_given(shapes[L::inputs + Index - 1]);
+  const Layer& layer = layer_of<Index>(list);
+  if constexpr (ReadsSeveral<Layer>) {
+    return B(layer, operand_shapes<Part>(shapes), binder);
+  } else if constexpr (IsComposition<Layer>) {
+    return B(layer, shapes[Part::slots[0]], binder);
+  } else if constexpr (Part::arity == 1) {
+    return B(running<S::trains, E, Index>(list), shapes[Part::slots[0]], binder, name_of<Layer>);
   } else {
-    return Nothing{};
+    return B(layer, operand_shapes<Part>(shapes), binder);
   }
 }
 
@@ -83,38 +117,12 @@ struct BoundParts<L, S, E, std::index_sequence<Is...>>
   /// `shapes` begins with the shapes of the inputs. Bases are constructed in order, so each finds
   /// the shapes of all slots before it.
   BoundParts(const L& list, Shapes& shapes, Binder<typename S::context>& binder, Position<L>& at)
-      : NumberedBound<Is, bound_part_t<L, S, E, Is>>{bind<Is>(list, shapes, binder, at)}... {}
+      : NumberedBound<Is, bound_part_t<L, S, E, Is>>{
+            bind_part<Is, L, S, E>(list, shapes, binder, at)}... {}
 
   /// The types of their parameters.
   using parameter_types =
       decltype((TypeSet<>{} | ... | typename bound_part_t<L, S, E, Is>::parameter_types{}));
-
- private:
-  template <std::size_t Index>
-  static auto bind(const L& list, Shapes& shapes, Binder<typename S::context>& binder,
-                   Position<L>& at) {
-    using Part = typename L::template part_type<Index>;
-    using Layer = typename Part::layer;
-    using B = bound_part_t<L, S, E, Index>;
-    [[maybe_unused]] const auto here = at_part<Index>(binder.run, at);
-    const InPart inside(binder.path, L::first_number + Index, L::numbers_parts);
-    if constexpr (Index > 0) {
-      // Called on the layer that runs, whose code is compiled once for all sizes.
-      using Before = typename L::template part_type<Index - 1>;
-      shapes[L::inputs + Index - 1] =
-          part_shape<Before>(as_dynamic(list.template layer<Index - 1>()), shapes);
-    }
-    const Layer& layer = list.template layer<Index>();
-    if constexpr (ReadsSeveral<Layer>) {
-      return B(layer, operand_shapes<Part>(shapes), binder);
-    } else if constexpr (IsComposition<Layer>) {
-      return B(layer, shapes[Part::slots[0]], binder);
-    } else if constexpr (Part::arity == 1) {
-      return B(running<S::trains, E, Index>(list), shapes[Part::slots[0]], binder, name_of<Layer>);
-    } else {
-      return B(layer, operand_shapes<Part>(shapes), binder);
-    }
-  }
 };
 
 }  // namespace shardwise::detail

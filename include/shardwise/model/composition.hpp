@@ -37,7 +37,7 @@ namespace shardwise {
 /// Deriving a type of your own keeps its name in messages and errors. Parts whose sizes are
 /// `dynamic` are given to the constructor, all in order.
 template <std::size_t Inputs, class... Parts>
-class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...> {
+class Graph : public detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...> {
   using Numbers = std::index_sequence_for<Parts...>;
   using Layers = detail::NumberedParts<Numbers, Parts...>;
 
@@ -105,7 +105,7 @@ class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...>
   /// The layer, composition or merge of part Index, counted from 0.
   template <std::size_t Index>
   constexpr const layer_type<Index>& layer() const noexcept {
-    return detail::numbered<Index>(static_cast<const Layers&>(*this));
+    return detail::layer_of<Index>(*this);
   }
 
   /// The shape of the output for an input of shape `in`; an array of shapes if there are several.
@@ -115,7 +115,13 @@ class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...>
   }
 
   /// Features of its input, or `dynamic` if any number is allowed.
-  constexpr std::size_t in() const { return first_features(Numbers{}); }
+  constexpr std::size_t in() const {
+    if constexpr (in_features != dynamic) {
+      return in_features;
+    } else {
+      return first_features(Numbers{});
+    }
+  }
 
  private:
   template <std::size_t... Is>
@@ -128,7 +134,9 @@ class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...>
                                                          std::index_sequence<Is...>,
                                                          std::index_sequence<Os...>) const {
     auto shapes = detail::slots_from<slot_count>(in);
-    ((shapes[inputs + Is] = detail::part_shape<Parts>(detail::as_dynamic(layer<Is>()), shapes)),
+    ((shapes[inputs + Is] = detail::part_shape<Parts>(
+          detail::as_dynamic(static_cast<const detail::Numbered<Is, Parts>&>(*this).layer),
+          shapes)),
      ...);
     return {shapes[wires.output_slot(Os)]...};
   }

@@ -246,7 +246,8 @@ constexpr auto operand_shapes(const std::array<Shape, N>& shapes) {
 
 /// The shape of a part's output for the shapes in the slots of its composition.
 template <class Part, class Layer, std::size_t N>
-constexpr Shape part_shape(const Layer& layer, const std::array<Shape, N>& shapes) {
+[[gnu::noinline]] constexpr Shape part_shape(const Layer& layer,
+                                             const std::array<Shape, N>& shapes) {
   if constexpr (Part::arity == 1) {
     return layer.output_shape(shapes[Part::slots[0]]);
   } else {

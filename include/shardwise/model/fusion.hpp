@@ -53,7 +53,7 @@ consteval Activation applied_by() {
 /// The layer that runs as part Index of `list`.
 template <bool Trains, class E, std::size_t Index, class L>
 constexpr auto running(const L& list) {
-  const auto& layer = list.template layer<Index>();
+  const auto& layer = layer_of<Index>(list);
   constexpr std::size_t before = Index == 0 ? 0 : Index - 1;
   constexpr Activation behind = applied_by<L, Trains, E, Index>();
   constexpr bool is_applied =

@@ -149,9 +149,11 @@ struct NumberedParts<std::index_sequence<Is...>, Parts...> : Numbered<Is, Parts>
       : Numbered<Is, Parts>(layers)... {}
 };
 
-template <std::size_t Index, class Part>
-constexpr const typename Part::layer& numbered(const Numbered<Index, Part>& entry) noexcept {
-  return entry.layer;
+/// The layer of part Index, as `list.layer<Index>()`, whose symbol has the types of all parts: with
+/// many layers, compilers take long to write it.
+template <std::size_t Index, class L>
+constexpr const auto& layer_of(const L& list) noexcept {
+  return static_cast<const Numbered<Index, typename L::template part_type<Index>>&>(list).layer;
 }
 
 template <std::size_t Index, class Part>
