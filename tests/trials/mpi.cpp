@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <string>
 
 #include "shardwise/comm/mpi_ranks.hpp"
 #include "trials/interpreter.hpp"
@@ -14,25 +13,16 @@
 #include "trials/program.hpp"
 #include "trials/training.hpp"
 
-namespace {
-
-void print(std::FILE* file, const std::string& line) {
-  std::fwrite(line.data(), 1, line.size(), file);
-  std::fflush(file);
-}
-
-}  // namespace
-
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const trials::Program program = trials::random_program(
       std::strtoull(argv[1], nullptr, 10), std::atoi(argv[2]), trials::fault_names.size());
   shardwise::run_mpi_ranks(program.ranks, [&](shardwise::MpiCommunicator& world) {
-    print(stderr, trials::line_of_process(world.rank(), ::getpid()));
+    trials::print(stderr, trials::line_of_process(world.rank(), ::getpid()));
     trials::run_rank<trials::Training<shardwise::MpiCommunicator>>(
         program, world, std::filesystem::temp_directory_path(),
         [&](const trials::Outcome& outcome) {
-          print(stdout, trials::line_of(world.rank(), outcome));
+          trials::print(stdout, trials::line_of(world.rank(), outcome));
         });
   });
   return 0;

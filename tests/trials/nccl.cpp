@@ -29,11 +29,6 @@ using Training = trials::Training<trials::Staged<Inner>, trials::OnGpu<Inner>>;
 
 constexpr std::chrono::seconds timeout{3};
 
-void print(std::FILE* file, const std::string& line) {
-  std::fwrite(line.data(), 1, line.size(), file);
-  std::fflush(file);
-}
-
 void run(const trials::Program& program, const shardwise::LaunchEnvironment& launch) {
   const auto folder = std::filesystem::temp_directory_path();
   const auto device = std::make_shared<trials::GpuDevice>();
@@ -44,7 +39,7 @@ void run(const trials::Program& program, const shardwise::LaunchEnvironment& lau
               .checks = shardwise::CheckLevel::communicating});
   trials::Staged<Inner> world(device, nccl);
   trials::run_rank<Training>(program, world, folder, [&](const trials::Outcome& outcome) {
-    print(stdout, trials::line_of(launch.rank, outcome));
+    trials::print(stdout, trials::line_of(launch.rank, outcome));
   });
   nccl.close();
 }
@@ -54,16 +49,16 @@ void run(const trials::Program& program, const shardwise::LaunchEnvironment& lau
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const shardwise::LaunchEnvironment launch = shardwise::read_launch_environment();
-  print(stderr, trials::line_of_process(launch.rank, ::getpid()));
+  trials::print(stderr, trials::line_of_process(launch.rank, ::getpid()));
   try {
     run(trials::random_program(std::strtoull(argv[1], nullptr, 10), std::atoi(argv[2]),
                                trials::fault_names.size()),
         launch);
     return 0;
   } catch (const std::exception& e) {
-    print(stderr, "rank " + std::to_string(launch.rank) + ": " + e.what() + "\n");
+    trials::print(stderr, "rank " + std::to_string(launch.rank) + ": " + e.what() + "\n");
   } catch (const trials::Planted&) {
-    print(stderr, "rank " + std::to_string(launch.rank) + " threw\n");
+    trials::print(stderr, "rank " + std::to_string(launch.rank) + " threw\n");
   }
   return 1;
 }

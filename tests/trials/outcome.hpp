@@ -32,6 +32,12 @@ inline std::string line_of_process(int rank, int process) {
   return shardwise::detail::sentence({"trial: rank ", rank, " is process ", process, "\n"});
 }
 
+/// Writes a line at once and whole, so that lines of several ranks do not mix.
+inline void print(std::FILE* file, const std::string& line) {
+  std::fwrite(line.data(), 1, line.size(), file);
+  std::fflush(file);
+}
+
 /// Notes the process in a line that `line_of_process` has made. Returns false for other lines.
 inline bool read_process(const std::string& line, std::map<int, int>& processes) {
   int rank = 0;

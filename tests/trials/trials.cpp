@@ -60,12 +60,9 @@ Program program_of(std::uint64_t seed) { return random_program(seed, 8, faults_o
 int run_one(std::uint64_t seed) {
   const testing::TemporaryFolder folder("trials");
   const Program p = program_of(seed);
-  std::printf("%s\n", p.text().c_str());
-  std::fflush(stdout);
+  print(stdout, p.text() + "\n");
   const bool failed = run<Setting>(p, timeout, folder.path(), [](int rank, const Outcome& outcome) {
-    const std::string line = line_of(rank, outcome);
-    std::fwrite(line.data(), 1, line.size(), stdout);
-    std::fflush(stdout);
+    print(stdout, line_of(rank, outcome));
   });
   return failed ? 1 : 0;
 }
