@@ -26,7 +26,6 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "gpu/program.hpp"
@@ -60,10 +59,7 @@ struct Process {
 /// Polls as NcclCommunicator does.
 void await(ncclComm_t comm, ncclResult_t result, const char* call) {
   for (int attempt = 0; result == ncclInProgress; ++attempt) {
-    if (attempt > 100)
-      std::this_thread::sleep_for(std::chrono::microseconds(attempt < 1000 ? 20 : 200));
-    else if (attempt > 0)
-      std::this_thread::yield();
+    if (attempt > 0) nccl::pause_between_polls(attempt);
     nccl::check(ncclCommGetAsyncError(comm, &result), "ncclCommGetAsyncError");
   }
   nccl::check(result, call);

@@ -42,6 +42,14 @@ class Results {
   cudaError_t cuda_ = cudaSuccess;
 };
 
+/// Waits before the next poll of NCCL, longer after many attempts.
+inline void pause_between_polls(int attempt) {
+  if (attempt < 100)
+    std::this_thread::yield();
+  else
+    std::this_thread::sleep_for(std::chrono::microseconds(attempt < 1000 ? 20 : 200));
+}
+
 /// Belongs to a watchdog, which aborts and destroys it. The rank makes calls from one thread, and
 /// the thread of the watchdog polls them. A lock protects NCCL's communicator and is held during
 /// calls of NCCL, which return at once because the communicator is not blocking.
@@ -137,7 +145,7 @@ class NcclGroup {
   /// Returns when all calls so far are done.
   void wait() {
     const OnDevice on(settings_.device);
-    for (int attempt = 0; !pending_calls_->is_idle(); ++attempt) pause(attempt);
+    for (int attempt = 0; !pending_calls_->is_idle(); ++attempt) pause_between_polls(attempt);
   }
 
   void check_failure() const { pending_calls_->check_failure(); }
@@ -181,13 +189,6 @@ class NcclGroup {
   }
 
  private:
-  static void pause(int attempt) {
-    if (attempt < 100)
-      std::this_thread::yield();
-    else
-      std::this_thread::sleep_for(std::chrono::microseconds(attempt < 1000 ? 20 : 200));
-  }
-
   void require(cudaError_t code) {
     if (code != cudaSuccess)
       pending_calls_->fail_and_throw(CallWatch::FailureSource::library, "CUDA: " + text_of(code));
@@ -225,7 +226,7 @@ class NcclGroup {
             CallWatch::FailureSource::another_rank,
             "a call could not be recorded within the time-out: another rank does not "
             "record it");
-      if (attempt > 0) pause(attempt);
+      if (attempt > 0) pause_between_polls(attempt);
       const std::lock_guard lock(mutex_);
       if (comm_ == nullptr) continue;
       if (ncclCommGetAsyncError(comm_, &result) != ncclSuccess) result = ncclInternalError;
@@ -275,7 +276,7 @@ class NcclGroup {
     const auto until = Clock::now() + settings_.timeout;
     for (int attempt = 0; result == ncclInProgress && Clock::now() < until; ++attempt) {
       if (ncclCommGetAsyncError(comm_, &result) != ncclSuccess) result = ncclInternalError;
-      pause(attempt);
+      pause_between_polls(attempt);
     }
     if (result != ncclSuccess) {
       const std::string why =
