@@ -113,16 +113,19 @@ chmod +x "$work/bin/nvidia-smi"
 asks '' gpu bench
 grep -q 'nothing is built: ./dev gpu build' "$work/log" || fail 'missing programs were not told'
 programs=$work/build/gpu/programs
-mkdir -p "$programs"
+mkdir -p "$programs" "$work/tests/gpu"
+cp tests/gpu/{same_loss,on_one_gpu}.sh "$work/tests/gpu/"
 cat >"$programs/bench_gpu_a" <<'MEASURES'
 #!/bin/sh
 echo '{"context": {}, "benchmarks": [{"name": "what was measured", "error_occurred": true}]}' \
   >"${1#--benchmark_out=}"
 MEASURES
 printf '#!/bin/sh\nexit 1\n' >"$programs/bench_gpu_b"
-chmod +x "$programs"/bench_gpu_?
+printf '#!/bin/sh\necho "rank $RANK of $WORLD_SIZE"\n' >"$programs/bench_gpu_nccl_calls"
+chmod +x "$programs"/bench_gpu_*
 printf '#!/bin/sh\nexit 0\n' >"$work/bench/peers/gpu_peers.py"
 asks '' gpu bench
+grep -q '^rank 1 of 2$' "$work/log" || fail 'gpu bench did not start two processes for the calls of NCCL'
 grep -q 'failed, or ran out of time: bench_gpu_b$' "$work/log" || fail 'a failed benchmark was not told'
 cat >"$programs/bench_gpu_b" <<'STOPS'
 #!/bin/sh
@@ -137,9 +140,13 @@ if command -v python3 >/dev/null; then
   grep -q 'what was measured' "$page" || fail 'what was measured on a GPU is not in the page'
 fi
 
+# The processes end with their launcher.
+left=$("$work/tests/gpu/on_one_gpu.sh" -n 2 sh -c \
+  '[ "$RANK" = 0 ] || kill -TERM "$PPID"; sleep 20 >/dev/null; echo "left: $RANK"' 2>"$work/log") &&
+  fail 'a launcher that was stopped ended well'
+[[ -z $left ]] || fail "a launcher that was stopped left processes: $left"
+
 # `gpu test`: programs, and examples that learn the same on a GPU as on the host, or something else.
-mkdir -p "$work/tests/gpu"
-cp tests/gpu/{same_loss,on_one_gpu}.sh "$work/tests/gpu/"
 printf '#!/bin/sh\necho "this is $0"\n' >"$programs/gpu_a"
 printf '#!/bin/sh\necho "rank ${RANK:-0} of ${WORLD_SIZE:-1}"\n[ "${RANK:-0}" != 3 ]\n' >"$programs/gpu_nccl"
 cat >"$programs/gpu_train_cnn" <<'LEARNS'

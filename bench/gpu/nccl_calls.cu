@@ -6,23 +6,21 @@
 // Where a communicator has one rank, NCCL only copies and starts no thread. So a second process is
 // the second rank on the same GPU. NCCL takes it for another host and sends through the loopback
 // interface, and the GPU runs the two in turns: the time until they are done is not that of ranks
-// with a GPU each.
+// with a GPU each. Without the launcher, only one rank is measured.
 //
-//     bench_gpu_nccl_calls [--rounds=N] [--quick] [--benchmark_filter=REGEX] ...
+//     tests/gpu/on_one_gpu.sh -n 2 bench_gpu_nccl_calls [--rounds=N] [--quick] ...
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <csignal>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -31,7 +29,9 @@
 #include "gpu/program.hpp"
 #include "gpu/uniform.hpp"
 #include "shardwise/backend/cuda/cuda.hpp"
+#include "shardwise/comm/launch_environment.hpp"
 #include "shardwise/comm/nccl.hpp"
+#include "shardwise/comm/nccl_id_file.hpp"
 
 namespace {
 
@@ -41,20 +41,11 @@ namespace nccl = shardwise::detail::nccl;
 constexpr int calls_of_sample = 8;
 constexpr std::chrono::seconds timeout{20};
 
-/// The rank of this process, and the pipe by which rank 0 gives ids of NCCL to rank 1.
-struct Process {
-  int rank = 0;
-  int ends[2] = {-1, -1};
-
-  ncclUniqueId id_of_group(int size) const {
-    ncclUniqueId id{};
-    if (rank == 0) id = nccl::new_id();
-    if (size > 1 && (rank == 0 ? write(ends[1], &id, sizeof id) : read(ends[0], &id, sizeof id)) !=
-                        static_cast<ssize_t>(sizeof id))
-      throw std::runtime_error("the id of NCCL did not go from one process to the other");
-    return id;
-  }
-};
+/// The id of a group of the ranks 0 to size - 1, which has this name among all processes.
+ncclUniqueId id_of_group(const char* name, int rank, int size) {
+  if (size == 1) return nccl::new_id();
+  return sw::nccl_id_in_file(std::filesystem::temp_directory_path() / name, rank);
+}
 
 /// Polls as NcclCommunicator does.
 void await(ncclComm_t comm, ncclResult_t result, const char* call) {
@@ -69,12 +60,11 @@ void await(ncclComm_t comm, ncclResult_t result, const char* call) {
 class Ways {
  public:
   /// Ours comes first: it does not wait without end for a rank that is not there.
-  Ways(const Process& process, int size, cudaStream_t stream)
+  Ways(int rank, int size, cudaStream_t stream)
       : stream_(stream),
-        ours_(process.id_of_group(size), process.rank, size,
-              {.stream = stream, .timeout = timeout}),
-        blocking_(connected(process, size, 1)),
-        non_blocking_(connected(process, size, 0)),
+        ours_(id_of_group("ours", rank, size), rank, size, {.stream = stream, .timeout = timeout}),
+        blocking_(connected("blocking", rank, size, 1)),
+        non_blocking_(connected("non_blocking", rank, size, 0)),
         ours_on_blocking_(blocking_, stream, timeout) {}
 
   std::vector<bench::Candidate> all_reduce(std::span<const float> in, std::span<float> out) {
@@ -94,12 +84,12 @@ class Ways {
   }
 
  private:
-  static ncclComm_t connected(const Process& process, int size, int is_blocking) {
+  static ncclComm_t connected(const char* name, int rank, int size, int is_blocking) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = is_blocking;
     ncclComm_t comm = nullptr;
-    const ncclUniqueId id = process.id_of_group(size);
-    const ncclResult_t result = ncclCommInitRankConfig(&comm, size, id, process.rank, &config);
+    const ncclUniqueId id = id_of_group(name, rank, size);
+    const ncclResult_t result = ncclCommInitRankConfig(&comm, size, id, rank, &config);
     await(comm, result, "ncclCommInitRankConfig");
     return comm;
   }
@@ -118,21 +108,25 @@ class Ways {
   sw::NcclCommunicator ours_on_blocking_;
 };
 
-/// Whether each element is the sum over the ranks, of which there are one or two.
+/// Whether each element is the sum over the ranks.
 bool is_sum(sw::Cuda& backend, std::span<const float> out, int size) {
   std::vector<float> got(out.size());
   backend.to_host(out.data(), got.size(), got.data());
   bool all = true;
-  for (std::size_t i = 0; i < got.size(); ++i)
-    all = all && got[i] == bench::uniform(0, i) + (size == 2 ? bench::uniform(1, i) : 0.0F);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    float sum = 0;
+    for (int rank = 0; rank < size; ++rank)
+      sum += bench::uniform(static_cast<std::uint32_t>(rank), i);
+    all = all && std::abs(got[i] - sum) <= 1e-6F * static_cast<float>(size);
+  }
   return all;
 }
 
-std::vector<bench::Timing> measure(sw::Cuda& backend, Ways& ways, const Process& process, int size,
+std::vector<bench::Timing> measure(sw::Cuda& backend, Ways& ways, int rank, int size,
                                    std::size_t bytes, int rounds) {
   sw::Pool pool(backend.memory());
   const std::size_t n = bytes / sizeof(float);
-  const bench::Numbers<float> in(backend, pool, n, static_cast<std::uint32_t>(process.rank));
+  const bench::Numbers<float> in(backend, pool, n, static_cast<std::uint32_t>(rank));
   const bench::Numbers<float> out(pool, n);
   const auto candidates = ways.all_reduce({in.data(), n}, {out.data(), n});
   std::vector<std::string> names;
@@ -160,52 +154,35 @@ std::vector<bench::Timing> measure(sw::Cuda& backend, Ways& ways, const Process&
   return timings;
 }
 
-int run(bench::Program& program, const Process& process) {
+int run(bench::Program& program, const sw::LaunchEnvironment& launch) {
   sw::Cuda backend;
   std::map<int, Ways> ways;  // by number of ranks
   int version = 0;
   ncclGetVersion(&version);
   program.note("NCCL", std::to_string(version));
-  for (int size = process.rank + 1; size <= 2; ++size) {
+  for (const int size : std::set{1, launch.size}) {
+    if (launch.rank >= size) continue;
     for (const std::size_t bytes : program.sizes<std::size_t>({256, 64 << 10, 1 << 20})) {
       program.add(
           "ranks:" + std::to_string(size) + "/bytes:" + std::to_string(bytes), [&, size, bytes] {
-            Ways& all = ways.try_emplace(size, process, size, backend.stream()).first->second;
-            return measure(backend, all, process, size, bytes, program.rounds());
+            Ways& all = ways.try_emplace(size, launch.rank, size, backend.stream()).first->second;
+            return measure(backend, all, launch.rank, size, bytes, program.rounds());
           });
     }
   }
-  const int status = program.run(process.rank != 0);
+  const int status = program.run(launch.rank != 0);
   if (status == 0)
     for (auto& [size, all] : ways) all.close();
   return status;
 }
 
-/// The second process says nothing but errors, and ends with the first.
-bool become_second(int& argc, char** argv) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  bench::take_option(argc, argv, "--benchmark_out=");
-  return std::freopen("/dev/null", "w", stdout) != nullptr;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  Process process;
-  if (pipe(process.ends) != 0) return 1;
-  const pid_t second =
-      fork();  // before CUDA, which cannot be used in a process that was forked later
-  if (second < 0) return 1;
-  process.rank = second == 0 ? 1 : 0;
-  if (process.rank == 1 && !become_second(argc, argv)) return 1;
-  setenv("NCCL_HOSTID", process.rank == 0 ? "first" : "second", 1);
-  setenv("NCCL_NET", "Socket", 0);
-  setenv("NCCL_SOCKET_IFNAME", "lo", 0);
-  const int status = bench::run_on_gpu(
-      argc, argv, 11, [&](bench::Program& program) { return run(program, process); });
-  if (process.rank == 0) {
-    if (status != 0) kill(second, SIGKILL);
-    waitpid(second, nullptr, 0);
-  }
-  return status;
+  sw::LaunchEnvironment launch;
+  if (std::getenv("RANK") != nullptr) launch = sw::read_launch_environment();
+  if (launch.rank != 0)
+    bench::take_option(argc, argv, "--benchmark_out=");  // one process writes it
+  return bench::run_on_gpu(argc, argv, 11,
+                           [&](bench::Program& program) { return run(program, launch); });
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs a program as ranks of NCCL that are processes and share a GPU. NCCL refuses two ranks of one machine on
 # one GPU, so each says that it is on another machine, and they send over the loopback interface. When one
-# has failed, those that have not ended ten seconds later are killed, and it is told who ended well.
+# has failed, those that have not ended ten seconds later are killed, and it is told who ended well. They end
+# with this script.
 # Usage: on_one_gpu.sh -n RANKS PROGRAM ARGUMENT...
 set -uo pipefail
 ranks=$2
@@ -9,7 +10,8 @@ shift 2
 
 TMPDIR=$(mktemp -d)  # for NCCL's ids, which need a new folder
 trap 'rm -r "$TMPDIR"' EXIT
-export TMPDIR WORLD_SIZE=$ranks LOCAL_RANK=0 NCCL_SOCKET_IFNAME=lo
+trap 'kill -KILL $(jobs -p); exit 1' INT TERM
+export TMPDIR WORLD_SIZE=$ranks LOCAL_RANK=0 NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo
 
 declare -A rank_of
 for ((rank = 0; rank < ranks; ++rank)); do
