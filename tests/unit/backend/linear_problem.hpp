@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "shardwise/backend/backend.hpp"
@@ -138,6 +139,34 @@ struct LinearProblem {
 inline double float_bound(std::size_t length) {
   const auto k = static_cast<double>(length);
   return 8 * 0x1p-23 * std::sqrt(k) * k / 3;
+}
+
+/// |ours - exact| within the bound of a sum of `length` products, see `float_bound`, in T's
+/// rounding.
+template <class T>
+bool close(const std::vector<T>& ours, const std::vector<double>& exact, std::size_t length) {
+  constexpr double rounding = static_cast<double>(std::numeric_limits<T>::epsilon()) / 0x1p-23;
+  bool all = ours.size() == exact.size();
+  for (std::size_t i = 0; all && i < ours.size(); ++i)
+    all = std::abs(static_cast<double>(ours[i]) - exact[i]) <= float_bound(length) * rounding;
+  return all;
+}
+
+/// Checks every product of B's kernel on reals in [-1, 1) with `close`.
+template <class B, class T>
+bool products_are_close(B& backend, std::size_t rows, std::size_t in, std::size_t out) {
+  const auto problem = LinearProblem<T>::of_reals(rows, in, out);
+  typename B::template Linear<T> kernel(backend, in, out);
+  const Weight<T> weight{problem.w.data(), 1};
+  auto y = unwritten<T>(rows * out), dx = unwritten<T>(rows * in);
+  auto dw = problem.dw, db = problem.db;
+  kernel.forward(rows, problem.x.data(), weight, problem.bias.data(), Activation::none, y.data());
+  kernel.backward_input(rows, problem.dy.data(), weight, dx.data());
+  kernel.backward_weight(rows, problem.x.data(), problem.dy.data(), Write::add, dw.data(),
+                         db.data());
+  return close(y, problem.forward(true), in + 1) && close(dx, problem.backward_input(), out) &&
+         close(dw, problem.weight_gradient(Write::add), rows + 1) &&
+         close(db, problem.bias_gradient(Write::add), rows + 1);
 }
 
 /// Checks every product of B's kernel on integer-valued data with ==.

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <vector>
 
 #include "shardwise/backend/cblas/cblas.hpp"
@@ -12,22 +11,6 @@
 using namespace shardwise;
 using backend_test::LinearProblem;
 using backend_test::Sizes;
-
-namespace {
-
-/// |ours - theirs| within the bound of a sum of `length` products of reals in [-1, 1), see
-/// `float_bound`, in T's rounding.
-template <class T>
-bool close(const std::vector<T>& ours, const std::vector<double>& exact, std::size_t length) {
-  constexpr double rounding = static_cast<double>(std::numeric_limits<T>::epsilon()) / 0x1p-23;
-  bool all = ours.size() == exact.size();
-  for (std::size_t i = 0; all && i < ours.size(); ++i)
-    all = std::abs(static_cast<double>(ours[i]) - exact[i]) <=
-          backend_test::float_bound(length) * rounding;
-  return all;
-}
-
-}  // namespace
 
 TEST_CASE_TEMPLATE("integer-valued products are exact", T, float, double) {
   Cblas backend;
@@ -58,21 +41,8 @@ TEST_CASE_TEMPLATE("an empty extent gives sums over nothing", T, float, double) 
 TEST_CASE_TEMPLATE("sums stay within their bound", T, float, double) {
   Cblas backend;
   for (const std::size_t rows : {1U, 7U, 64U}) {
-    const auto problem = LinearProblem<T>::of_reals(rows, 300, 70);
-    const Weight<T> weight{problem.w.data(), 1};
-    Cblas::Linear<T> kernel(backend, 300, 70);
     CAPTURE(rows);
-    std::vector<T> y(rows * 70), dx(rows * 300);
-    kernel.forward(rows, problem.x.data(), weight, problem.bias.data(), Activation::none, y.data());
-    CHECK(close(y, problem.forward(true), 301));
-    kernel.backward_input(rows, problem.dy.data(), weight, dx.data());
-    CHECK(close(dx, problem.backward_input(), 70));
-    auto dw = problem.dw;
-    auto db = problem.db;
-    kernel.backward_weight(rows, problem.x.data(), problem.dy.data(), Write::add, dw.data(),
-                           db.data());
-    CHECK(close(dw, problem.weight_gradient(Write::add), rows + 1));
-    CHECK(close(db, problem.bias_gradient(Write::add), rows + 1));
+    CHECK(backend_test::products_are_close<Cblas, T>(backend, rows, 300, 70));
   }
 }
 
@@ -92,7 +62,7 @@ TEST_CASE("every activation is what Reference applies") {
       kernel.forward(9, problem.x.data(), weight, bias, activation, y.data());
       reference.forward(9, problem.x.data(), weight, bias, activation, expected.data());
       CAPTURE(name(activation));
-      CHECK(close(y, expected, 22));
+      CHECK(backend_test::close(y, expected, 22));
     }
   }
 }

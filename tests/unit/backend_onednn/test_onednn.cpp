@@ -80,26 +80,9 @@ TEST_CASE_TEMPLATE("an empty extent gives sums over nothing", T, float, bf16) {
 
 TEST_CASE("float sums stay within their bound") {
   OneDnn backend;
-  const auto close = [](const std::vector<float>& ours, const std::vector<double>& exact,
-                        std::size_t length) {
-    bool all = true;
-    for (std::size_t i = 0; i < ours.size(); ++i)
-      all = all &&
-            std::abs(static_cast<double>(ours[i]) - exact[i]) <= backend_test::float_bound(length);
-    return all;
-  };
   for (const std::size_t rows : row_counts) {
-    const auto problem = LinearProblem<float>::of_reals(rows, 300, 70);
-    OneDnn::Linear<float> kernel(backend, 300, 70);
     CAPTURE(rows);
-    CHECK(close(forward(kernel, problem), problem.forward(true), 301));
-    CHECK(close(backward_input(kernel, problem), problem.backward_input(), 70));
-    auto dw = problem.dw;
-    auto db = problem.db;
-    kernel.backward_weight(rows, problem.x.data(), problem.dy.data(), Write::add, dw.data(),
-                           db.data());
-    CHECK(close(dw, problem.weight_gradient(Write::add), rows + 1));
-    CHECK(close(db, problem.bias_gradient(Write::add), rows + 1));
+    CHECK(backend_test::products_are_close<OneDnn, float>(backend, rows, 300, 70));
   }
 }
 
