@@ -65,26 +65,58 @@ struct DropPlanes {
   }
 };
 
-/// The common part of all dropout layers.
-template <std::uint32_t Numerator, std::uint32_t Denominator>
+/// A draw for each element.
+struct MaskOfElements {
+  template <class Frame, class T, class In, class Out>
+  static void apply(Frame& frame, const Drop<T>& drop, const In& in, const Out& out) {
+    detail::for_each_piece(
+        frame.backend(), frame.global_runs(in),
+        DropElements<T, decltype(frame.random())>{frame.random(), drop, in.data(), out.data()});
+  }
+};
+
+/// A draw for each plane of images.
+struct MaskOfPlanes {
+  template <class Frame, class T, class In, class Out>
+  static void apply(Frame& frame, const Drop<T>& drop, const In& in, const Out& out) {
+    const Shape whole = frame.of_whole_batch(in.global());
+    const std::size_t plane = whole.elements(2, whole.rank());
+    const std::size_t here = in.local().elements(2, in.local().rank());
+    frame.backend().for_each(
+        here == 0 ? 0 : in.size() / here,
+        DropPlanes<T, decltype(frame.random())>{frame.random(), drop, frame.global_runs(in), plane,
+                                                here, in.data(), out.data()});
+  }
+};
+
+/// All dropout layers. Backward draws the mask of forward again.
+template <std::uint32_t Numerator, std::uint32_t Denominator, class Mask>
 struct Drops : KeepsLayout {
   static_assert(Numerator < Denominator,
                 "Dropout<Numerator, Denominator> drops that fraction of the elements: it must be "
                 "at least 0 and less than 1, as in Dropout<1, 4>.");
 
+  ///@{
+  /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool in_place = true;
   static constexpr bool random = true;
   using rows_taken = Sharded<Axis::height>;
 
- protected:
-  static constexpr double probability = static_cast<double>(Numerator) / Denominator;
-
-  /// Whether a call drops anything.
-  template <class Frame>
-  static bool draws(const Frame& frame) {
-    return Numerator > 0 && frame.training();
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& x, const Y& y) const {
+    using T = typename Frame::dtype;
+    if (Numerator == 0 || !frame.training())
+      detail::copy(frame.backend(), x.data(), x.size(), y.data());
+    else
+      Mask::apply(frame, Drop<T>(static_cast<double>(Numerator) / Denominator), x, y);
   }
+
+  template <class Frame, class DY, class DX>
+  void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
+    forward(frame, dy, dx);
+  }
+  ///@}
 };
 
 }  // namespace detail
@@ -98,35 +130,8 @@ struct Drops : KeepsLayout {
 /// sends    nothing
 /// source   Srivastava et al. 2014, section 10 (scaled in training)
 template <std::uint32_t Numerator, std::uint32_t Denominator>
-struct Dropout : detail::Drops<Numerator, Denominator> {
-  ///@{
-  /// As `Layer` says.
-  static constexpr bool token_by_token = true;
-
-  template <class Frame, class X, class Y>
-  void forward(Frame& frame, const X& x, const Y& y) const {
-    apply_mask(frame, x, y);
-  }
-
-  template <class Frame, class DY, class DX>
-  void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
-    apply_mask(frame, dy, dx);
-  }
-  ///@}
-
- private:
-  template <class Frame, class In, class Out>
-  static void apply_mask(Frame& frame, In in, Out out) {
-    using T = typename Frame::dtype;
-    if (!Dropout::draws(frame)) {
-      detail::copy(frame.backend(), in.data(), in.size(), out.data());
-      return;
-    }
-    detail::for_each_piece(
-        frame.backend(), frame.global_runs(in),
-        detail::DropElements<T, decltype(frame.random())>{
-            frame.random(), detail::Drop<T>(Dropout::probability), in.data(), out.data()});
-  }
+struct Dropout : detail::Drops<Numerator, Denominator, detail::MaskOfElements> {
+  static constexpr bool token_by_token = true;  ///< as `Layer` says
 };
 
 /// Dropout of whole planes of images [batch, channel, ...]: m is drawn for each sample and channel.
@@ -134,7 +139,7 @@ struct Dropout : detail::Drops<Numerator, Denominator> {
 /// throws   shape_error if x does not begin with batch and channel
 /// source   Tompson et al. 2015; torch.nn.Dropout2d
 template <std::uint32_t Numerator, std::uint32_t Denominator>
-struct ChannelDropout : detail::Drops<Numerator, Denominator> {
+struct ChannelDropout : detail::Drops<Numerator, Denominator, detail::MaskOfPlanes> {
   ///@{
   /// As `Layer` says.
   constexpr Shape output_shape(const Shape& x) const {
@@ -145,34 +150,7 @@ struct ChannelDropout : detail::Drops<Numerator, Denominator> {
     }
     return x;
   }
-
-  template <class Frame, class X, class Y>
-  void forward(Frame& frame, const X& x, const Y& y) const {
-    apply_mask(frame, x, y);
-  }
-
-  template <class Frame, class DY, class DX>
-  void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
-    apply_mask(frame, dy, dx);
-  }
   ///@}
-
- private:
-  template <class Frame, class In, class Out>
-  static void apply_mask(Frame& frame, In in, Out out) {
-    using T = typename Frame::dtype;
-    if (!ChannelDropout::draws(frame)) {
-      detail::copy(frame.backend(), in.data(), in.size(), out.data());
-      return;
-    }
-    const Shape whole = frame.of_whole_batch(in.global());
-    const std::size_t plane = whole.elements(2, whole.rank());
-    const std::size_t here = in.local().elements(2, in.local().rank());
-    frame.backend().for_each(here == 0 ? 0 : in.size() / here,
-                             detail::DropPlanes<T, decltype(frame.random())>{
-                                 frame.random(), detail::Drop<T>(ChannelDropout::probability),
-                                 frame.global_runs(in), plane, here, in.data(), out.data()});
-  }
 };
 
 }  // namespace shardwise
