@@ -10,7 +10,6 @@
 #include <string>
 #include <utility>
 
-#include "shardwise/checkpoint/json.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/file.hpp"

@@ -12,8 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/comm/call.hpp"
 #include "shardwise/core/error.hpp"
-#include "shardwise/model/agree.hpp"
+#include "shardwise/model/host_ranks.hpp"
 
 namespace shardwise {
 

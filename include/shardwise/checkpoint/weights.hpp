@@ -16,7 +16,6 @@
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/partition.hpp"
-#include "shardwise/model/agree.hpp"
 #include "shardwise/model/host_ranks.hpp"
 #include "shardwise/model/stages.hpp"
 

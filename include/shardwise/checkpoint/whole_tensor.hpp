@@ -9,7 +9,7 @@
 
 #include "shardwise/checkpoint/json.hpp"
 #include "shardwise/checkpoint/part.hpp"
-#include "shardwise/checkpoint/safetensors_header.hpp"
+#include "shardwise/core/checked_size.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail {

@@ -16,7 +16,6 @@
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/collectives.hpp"
-#include "shardwise/comm/communicator.hpp"
 #include "shardwise/comm/detail/mpi_control_channel.hpp"
 #include "shardwise/comm/detail/mpi_group.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"

@@ -21,7 +21,6 @@
 #include "shardwise/comm/nccl_options.hpp"
 #include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/dtype.hpp"
-#include "shardwise/core/error.hpp"
 
 namespace shardwise {
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 
-#include "shardwise/core/partition.hpp"
 #include "shardwise/core/shape.hpp"
 
 namespace shardwise {

@@ -5,7 +5,6 @@
 // collective) in front of it while the exception propagates, so a call that succeeds pays nothing
 // for it.
 
-#include <cstddef>
 #include <exception>
 #include <initializer_list>
 #include <string>

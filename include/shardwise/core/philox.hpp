@@ -11,7 +11,6 @@
 #include <concepts>
 #include <cstdint>
 #include <numbers>
-#include <string>
 
 #include "shardwise/core/error.hpp"
 

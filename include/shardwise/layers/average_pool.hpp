@@ -2,7 +2,6 @@
 // Average pooling: one template over the windows, for any number of axes of space.
 
 #include <algorithm>
-#include <cstddef>
 #include <string>
 
 #include "shardwise/backend/pooling.hpp"

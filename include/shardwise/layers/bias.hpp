@@ -6,7 +6,6 @@
 #include <string>
 #include <tuple>
 
-#include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/rows.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/dtype.hpp"

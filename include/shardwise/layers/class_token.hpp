@@ -8,10 +8,8 @@
 #include <tuple>
 #include <type_traits>
 
-#include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/rows.hpp"
 #include "shardwise/backend/detail/sums.hpp"
-#include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/detail/table_loops.hpp"

@@ -9,7 +9,6 @@
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/global_runs.hpp"
-#include "shardwise/layout/view.hpp"
 
 namespace shardwise {
 

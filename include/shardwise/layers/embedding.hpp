@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
-#include <type_traits>
 
 #include "shardwise/backend/detail/rows.hpp"
 #include "shardwise/core/error.hpp"

@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <string>
 #include <type_traits>
 
 #include "shardwise/backend/detail/rows.hpp"

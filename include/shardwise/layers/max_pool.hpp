@@ -2,7 +2,6 @@
 // Max pooling: one template over the windows, for any number of axes of space.
 
 #include <concepts>
-#include <cstddef>
 #include <string>
 #include <type_traits>
 #include <utility>

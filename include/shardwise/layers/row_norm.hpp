@@ -6,13 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "shardwise/backend/detail/rows.hpp"
 #include "shardwise/core/error.hpp"
-#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/detail/norm_exchanges.hpp"
 #include "shardwise/layers/detail/norm_loops.hpp"
 #include "shardwise/layers/detail/norm_statistics.hpp"

@@ -1,8 +1,6 @@
 #pragma once
 // Transposed convolution: the adjoint of a convolution, which makes images larger.
 
-#include <array>
-#include <concepts>
 #include <cstddef>
 #include <string>
 

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "shardwise/comm/communicator.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/model/host_ranks.hpp"
 

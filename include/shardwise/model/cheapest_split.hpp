@@ -3,8 +3,6 @@
 
 #include <array>
 #include <cstddef>
-#include <type_traits>
-#include <utility>
 
 #include "shardwise/model/split_cost.hpp"
 #include "shardwise/model/split_search.hpp"

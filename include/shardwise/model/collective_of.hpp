@@ -1,7 +1,6 @@
 #pragma once
 // The collective that a redistribution calls, for plans and observers.
 
-#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -9,7 +8,7 @@
 #include "shardwise/layout/local_shape.hpp"
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/observer.hpp"
-#include "shardwise/redistribute/redistribute.hpp"
+#include "shardwise/redistribute/movement.hpp"
 
 namespace shardwise::detail {
 

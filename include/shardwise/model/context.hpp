@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "shardwise/backend/backend.hpp"
 #include "shardwise/comm/communicator_checks.hpp"
 #include "shardwise/model/observer.hpp"
 #include "shardwise/model/precision.hpp"

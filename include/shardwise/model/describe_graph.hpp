@@ -10,7 +10,6 @@
 #include "shardwise/core/names.hpp"
 #include "shardwise/model/describe_parts.hpp"
 #include "shardwise/model/plan.hpp"
-#include "shardwise/model/repeat.hpp"
 
 namespace shardwise {
 

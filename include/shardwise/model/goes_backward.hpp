@@ -11,7 +11,7 @@
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/model/context.hpp"
 #include "shardwise/model/decide.hpp"
-#include "shardwise/model/layer_checks.hpp"
+#include "shardwise/model/kinds.hpp"
 
 namespace shardwise {
 

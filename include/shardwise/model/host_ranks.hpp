@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <concepts>
-#include <cstddef>
 #include <cstdint>
 #include <span>
 
-#include "shardwise/comm/communicator.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/model/run.hpp"

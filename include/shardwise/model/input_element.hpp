@@ -1,10 +1,8 @@
 #pragma once
 // The dtype of each input of a model: the model's, or that of the layer that reads the input.
 
-#include <concepts>
 #include <cstddef>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 
 #include "shardwise/layout/layouts.hpp"

@@ -2,7 +2,6 @@
 // A model: an architecture bound to a context, with its parameters.
 
 #include <concepts>
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>

@@ -13,7 +13,6 @@
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/sequences.hpp"
-#include "shardwise/core/type_set.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/backend_of_model.hpp"
 #include "shardwise/model/flight.hpp"
@@ -22,7 +21,6 @@
 #include "shardwise/model/rows_of_ends.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/sending.hpp"
-#include "shardwise/model/settle.hpp"
 #include "shardwise/model/values.hpp"
 
 namespace shardwise {

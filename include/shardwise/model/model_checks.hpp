@@ -7,12 +7,10 @@
 #include <string_view>
 #include <type_traits>
 
-#include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/shape.hpp"
-#include "shardwise/layout/view.hpp"
 #include "shardwise/model/context.hpp"
 #include "shardwise/model/decide.hpp"
 #include "shardwise/model/layer_checks.hpp"

@@ -1,7 +1,6 @@
 #pragma once
 // Gradients of layers that ranks sum into shares while they compute the layers before.
 
-#include <concepts>
 #include <cstddef>
 #include <span>
 #include <type_traits>
@@ -11,7 +10,6 @@
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/comm/detail/begun.hpp"
-#include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"

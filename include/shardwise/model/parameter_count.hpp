@@ -6,13 +6,11 @@
 
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/mesh.hpp"
-#include "shardwise/core/names.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/local_shape.hpp"
 #include "shardwise/model/keep.hpp"
-#include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/parameter_layout.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/shared.hpp"

@@ -17,8 +17,6 @@
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/global_runs.hpp"
 #include "shardwise/layout/tensor.hpp"
-#include "shardwise/model/parameter.hpp"
-#include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/value.hpp"
 #include "shardwise/model/whole_parameters.hpp"

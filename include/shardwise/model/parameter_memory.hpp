@@ -11,7 +11,6 @@
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/tensor_memory.hpp"
-#include "shardwise/layers/layer.hpp"
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/parameter_layout.hpp"
 #include "shardwise/model/precision.hpp"

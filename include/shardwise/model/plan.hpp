@@ -1,7 +1,6 @@
 #pragma once
 // The collectives that a model will call, known before it runs.
 
-#include <array>
 #include <cstddef>
 #include <tuple>
 #include <type_traits>

@@ -1,8 +1,6 @@
 #pragma once
 // Errors for wrong questions to a plan, before anything is computed.
 
-#include <type_traits>
-
 #include "shardwise/model/layer_checks.hpp"
 
 namespace shardwise::detail {

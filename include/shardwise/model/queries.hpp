@@ -32,10 +32,7 @@
 // For a model whose sizes are given at run time, the functions plan_of, parameters_of_rank and
 // memory_of_rank compute the same for an object, at run time.
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
-#include <utility>
 
 #include "shardwise/core/bytes.hpp"
 #include "shardwise/model/parameter_count.hpp"

@@ -4,7 +4,6 @@
 #include <cstddef>
 
 #include "shardwise/model/composition.hpp"
-#include "shardwise/model/decide.hpp"
 
 namespace shardwise {
 

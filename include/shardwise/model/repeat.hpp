@@ -2,7 +2,6 @@
 // The same block many times, each time with its own parameters.
 
 #include <cstddef>
-#include <type_traits>
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/shape.hpp"

@@ -8,7 +8,6 @@
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/model/mesh_slice.hpp"
-#include "shardwise/model/over_context.hpp"
 #include "shardwise/model/rows_over_context.hpp"
 
 namespace shardwise::detail {

@@ -3,7 +3,6 @@
 // of an image: which of them run there, and how rows come to a layer.
 
 #include <concepts>
-#include <cstddef>
 #include <type_traits>
 #include <utility>
 

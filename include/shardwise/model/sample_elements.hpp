@@ -1,15 +1,12 @@
 #pragma once
 // The distance between the random numbers of two samples.
 
-#include <cstddef>
 #include <cstdint>
 
 #include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/layer.hpp"
-#include "shardwise/model/frame.hpp"
-#include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/run.hpp"
 
 namespace shardwise::detail {

@@ -9,8 +9,9 @@
 #include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/layout.hpp"
+#include "shardwise/layout/layouts.hpp"
 #include "shardwise/model/context.hpp"
-#include "shardwise/model/goes_backward.hpp"
+#include "shardwise/model/decide.hpp"
 #include "shardwise/model/value.hpp"
 #include "shardwise/redistribute/redistribute.hpp"
 

@@ -5,7 +5,6 @@
 #include <concepts>
 #include <cstddef>
 #include <span>
-#include <string>
 
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/partition.hpp"

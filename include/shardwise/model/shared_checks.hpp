@@ -4,11 +4,9 @@
 
 #include <concepts>
 #include <cstddef>
-#include <type_traits>
 #include <utility>
 
 #include "shardwise/model/decide.hpp"
-#include "shardwise/model/layer_checks.hpp"
 #include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/shared.hpp"
 

@@ -11,7 +11,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/layers/layer.hpp"
-#include "shardwise/model/parameter_memory.hpp"
+#include "shardwise/model/parameter_layout.hpp"
 
 namespace shardwise {
 

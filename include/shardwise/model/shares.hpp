@@ -13,7 +13,6 @@
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/model/keep.hpp"
-#include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/redistribute/packed.hpp"
 

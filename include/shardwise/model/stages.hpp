@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "shardwise/comm/communicator.hpp"
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/model/collectives.hpp"

@@ -13,7 +13,6 @@
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/core/shape.hpp"
-#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/model/sequence_table.hpp"
 #include "shardwise/model/values.hpp"
 

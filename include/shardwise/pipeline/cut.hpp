@@ -2,7 +2,6 @@
 // The places where a pipeline cuts a Sequential or a Graph into stages.
 
 #include <cstddef>
-#include <type_traits>
 #include <utility>
 
 #include "shardwise/backend/activation.hpp"

@@ -7,12 +7,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "shardwise/backend/activation.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/growing_list.hpp"
-#include "shardwise/core/shape.hpp"
 #include "shardwise/layout/layouts.hpp"
-#include "shardwise/model/fusion.hpp"
 #include "shardwise/pipeline/cut.hpp"
 #include "shardwise/pipeline/part_counts.hpp"
 

@@ -1,7 +1,6 @@
 #pragma once
 // The messages between the stages of a pipeline in a step, known before it runs.
 
-#include <array>
 #include <cstddef>
 #include <span>
 #include <utility>

@@ -2,8 +2,6 @@
 // Sums of gradients over the ranks while backward goes on, of several stages of a pipeline on one
 // rank.
 
-#include <tuple>
-
 #include "shardwise/pipeline/stage.hpp"
 #include "shardwise/train/overlapped_sums.hpp"
 #include "shardwise/train/step_options.hpp"

@@ -10,7 +10,6 @@
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/model/input_element.hpp"
-#include "shardwise/model/model.hpp"
 #include "shardwise/model/walk.hpp"
 
 namespace shardwise::detail {

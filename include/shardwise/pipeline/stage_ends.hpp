@@ -2,9 +2,7 @@
 // Where the stages of a pipeline begin and end, what they are given there, and whether ranks that
 // have different tokens can have those of all of it.
 
-#include <array>
 #include <cstddef>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -13,7 +11,6 @@
 #include "shardwise/layout/layouts.hpp"
 #include "shardwise/model/context.hpp"
 #include "shardwise/model/mesh_slice.hpp"
-#include "shardwise/model/wiring.hpp"
 #include "shardwise/pipeline/cut.hpp"
 #include "shardwise/pipeline/stage_layers.hpp"
 

@@ -3,9 +3,7 @@
 
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <span>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -17,7 +15,6 @@
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/stage.hpp"
 #include "shardwise/pipeline/stage_messages.hpp"
-#include "shardwise/train/loss.hpp"
 #include "shardwise/train/optimizer.hpp"
 #include "shardwise/train/step.hpp"
 

@@ -8,7 +8,6 @@
 #include <span>
 #include <string>
 #include <tuple>
-#include <type_traits>
 #include <vector>
 
 #include "shardwise/core/error.hpp"
@@ -16,7 +15,6 @@
 #include "shardwise/core/type_set.hpp"
 #include "shardwise/layout/local_shape.hpp"
 #include "shardwise/model/parameter.hpp"
-#include "shardwise/model/part.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/shared_checks.hpp"
 #include "shardwise/model/shared_parameters.hpp"

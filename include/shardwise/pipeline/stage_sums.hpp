@@ -7,7 +7,6 @@
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/mesh.hpp"
-#include "shardwise/core/shape.hpp"
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/parameter_layout.hpp"

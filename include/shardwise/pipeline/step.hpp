@@ -1,7 +1,6 @@
 #pragma once
 // One training step of a pipeline, by a schedule.
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>

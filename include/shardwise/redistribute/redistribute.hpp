@@ -1,10 +1,8 @@
 #pragma once
 // Redistributions: which pairs of layouts have one, what each does, and the adjoint law.
 
-#include <concepts>
 #include <cstdint>
 #include <optional>
-#include <type_traits>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/core/partition.hpp"

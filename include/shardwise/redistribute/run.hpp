@@ -1,8 +1,6 @@
 #pragma once
 // Runs redistributions on memory of the caller.
 
-#include <string>
-#include <string_view>
 #include <type_traits>
 
 #include "shardwise/comm/check_level.hpp"

@@ -15,7 +15,6 @@
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/single_rank.hpp"
-#include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/testing/many_against_one.hpp"

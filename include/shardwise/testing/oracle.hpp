@@ -3,14 +3,12 @@
 // of all units. It shares no code with the library's boxes, blocks and packing, so the two can be
 // compared.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "shardwise/core/partition.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layout/layout.hpp"
 

@@ -4,7 +4,6 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
-#include <string>
 #include <type_traits>
 
 #include "shardwise/backend/cuda/check.hpp"

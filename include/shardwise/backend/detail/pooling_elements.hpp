@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 
 #include "shardwise/backend/detail/taps.hpp"
 #include "shardwise/backend/pooling.hpp"

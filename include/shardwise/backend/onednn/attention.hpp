@@ -9,7 +9,6 @@
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/backend/onednn/processor.hpp"
 #include "shardwise/backend/onednn/threads.hpp"
-#include "shardwise/core/dtype.hpp"
 
 namespace shardwise {
 

@@ -2,7 +2,6 @@
 // Convolutions by oneDNN.
 
 #include <algorithm>
-#include <cstddef>
 
 #include "shardwise/backend/convolution.hpp"
 #include "shardwise/backend/detail/reference_convolution.hpp"

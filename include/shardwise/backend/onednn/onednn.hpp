@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
-#include <string>
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"

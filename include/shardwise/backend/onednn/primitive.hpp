@@ -9,7 +9,7 @@
 
 #include "shardwise/backend/onednn/check.hpp"
 #include "shardwise/backend/onednn/handle.hpp"
-#include "shardwise/backend/onednn/matrix.hpp"
+#include "shardwise/backend/onednn/library.hpp"
 #include "shardwise/backend/onednn/session.hpp"
 
 namespace shardwise::detail::onednn {

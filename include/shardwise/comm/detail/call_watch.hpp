@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
-#include <utility>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/patience.hpp"

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/core/error.hpp"

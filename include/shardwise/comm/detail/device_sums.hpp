@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstddef>
-#include <string>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/ordered_sum.hpp"

@@ -1,7 +1,6 @@
 #pragma once
 // A collective of a group whose messages are under way while the rank computes.
 
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <vector>

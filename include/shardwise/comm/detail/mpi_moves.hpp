@@ -8,7 +8,6 @@
 
 #include "shardwise/comm/detail/checks.hpp"
 #include "shardwise/comm/detail/mpi_group.hpp"
-#include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/mpi_rounds.hpp"
 #include "shardwise/comm/detail/sum_tree.hpp"
 #include "shardwise/comm/moves.hpp"

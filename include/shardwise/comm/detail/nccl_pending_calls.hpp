@@ -5,7 +5,6 @@
 #include <chrono>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "shardwise/comm/call.hpp"

@@ -13,7 +13,6 @@
 #include <thread>
 #include <utility>
 
-#include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/call_record.hpp"
 #include "shardwise/comm/detail/patience.hpp"
 #include "shardwise/core/error.hpp"

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <cstddef>
 
-#include "shardwise/backend/backend.hpp"
-#include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/layers/detail/channels.hpp"
 

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "shardwise/core/shape.hpp"
-#include "shardwise/layers/layer.hpp"
+#include "shardwise/layout/layout.hpp"
 
 namespace shardwise::detail {
 
