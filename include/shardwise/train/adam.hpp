@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "shardwise/backend/detail/elementary.hpp"
 #include "shardwise/train/optimizer.hpp"
 
 namespace shardwise {
@@ -30,7 +31,7 @@ struct AdamUpdate {
     const A decayed = gradient + decay * value;
     moments[0] = beta1 * moments[0] + fresh1 * decayed;
     moments[1] = beta2 * moments[1] + fresh2 * decayed * decayed;
-    return keep * value - rate * moments[0] / (std::sqrt(moments[1]) * root_scale + epsilon);
+    return keep * value - rate * moments[0] / (square_root(moments[1]) * root_scale + epsilon);
   }
 };
 
@@ -83,7 +84,7 @@ struct Adam {
   void check() const { detail::check_adam("Adam", *this); }
 
   /// m and v.
-  constexpr std::size_t moments() const { return 2; }
+  static constexpr std::size_t moments() { return 2; }
 
   /// The update of step `step`, counted from 1.
   template <class A>

@@ -28,7 +28,7 @@ struct AdamW {
   void check() const { detail::check_adam("AdamW", *this); }
 
   /// m and v.
-  constexpr std::size_t moments() const { return 2; }
+  static constexpr std::size_t moments() { return 2; }
 
   /// The update of step `step`, counted from 1.
   template <class A>

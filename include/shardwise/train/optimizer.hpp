@@ -28,7 +28,9 @@ namespace shardwise {
 ///
 ///     rule.learning_rate                    may change from step to step
 ///     rule.check()                          throws argument_error for options that make no sense
-///     rule.moments()                        numbers that are kept for each element
+///     rule.moments()                        numbers that are kept for each element; static, if it
+///                                           depends on no option: then the loop over the elements
+///                                           has vectors
 ///     rule.update<A>(step)                  what happens in that step, counted from 1: an object
 ///     update(value, gradient, moments)      that returns the new value, and changes the moments
 ///
@@ -91,18 +93,28 @@ inline void check_option(const char* rule, const char* option, double value, dou
       "after the last backward of a step");
 }
 
-/// The update of one element of a model of Precision P.
-template <class P, class Update, class Given>
+/// The number of moments of a rule, a constant if it depends on no option.
+template <class Rule>
+constexpr auto moments_of([[maybe_unused]] const Rule& rule) {
+  if constexpr (requires { std::integral_constant<std::size_t, Rule::moments()>{}; }) {
+    return std::integral_constant<std::size_t, Rule::moments()>{};
+  } else {
+    return rule.moments();
+  }
+}
+
+/// The update of one element of a model of Precision P; Count is what `moments_of` returns.
+template <class P, class Update, class Given, class Count>
 struct UpdateElement {
   using T = typename P::parameter;
   using A = accumulate_t<T>;
 
-  Update update;                          ///< the rule's function for the step
-  std::size_t per_element;                ///< number of moments
-  A* moments;                             ///< of all elements
-  T* values;                              ///< the parameters
-  const Given* gradients;                 ///< in the dtype in which layers wrote them
-  typename P::compute* copies = nullptr;  ///< the memory that layers read, if it is not `values`
+  Update update;                            ///< the rule's function for the step
+  [[no_unique_address]] Count per_element;  ///< number of moments
+  A* moments;                               ///< of all elements
+  T* values;                                ///< the parameters
+  const Given* gradients;                   ///< in the dtype in which layers wrote them
+  typename P::compute* copies = nullptr;    ///< the memory that layers read, if it is not `values`
 
   constexpr void operator()(std::size_t i) const {
     const auto gradient = rounded<typename P::gradient>(gradients[i]);
@@ -300,9 +312,11 @@ class Optimizer {
                                const Given* gradients, Run& run, const Changing& update) {
     if (first >= last) return;
     const auto& memory = model_->run().parameters;
-    detail::UpdateElement<typename M::precision, decltype(update.here()), Given> loop{
-        update.here(), rule_.moments(), moments_.data() + place_of_moments(in, first),
-        memory.values().data() + first, gradients + in.gradients.offset + (first - in.mine.offset)};
+    const auto count = detail::moments_of(rule_);
+    detail::UpdateElement<typename M::precision, decltype(update.here()), Given, decltype(count)>
+        loop{update.here(), count, moments_.data() + place_of_moments(in, first),
+             memory.values().data() + first,
+             gradients + in.gradients.offset + (first - in.mine.offset)};
     if constexpr (Memory::copies) loop.copies = memory.rounded_copies() + first;
     run(last - first, loop);
   }

@@ -85,8 +85,8 @@ void alike(cuda::Session& s, std::uint32_t* sum) {
 template <class P, class Given, class Rule>
 void update(cuda::Session& s, const Rule& rule) {
   using Update = decltype(rule.template update<accumulate_t<typename P::parameter>>(1));
-  using Loop = UpdateElement<P, const Update*, Given>;
-  const Loop loop{nullptr, 1, nullptr, nullptr, nullptr};
+  using Loop = UpdateElement<P, const Update*, Given, decltype(moments_of(rule))>;
+  const Loop loop{nullptr, moments_of(rule), nullptr, nullptr, nullptr};
   cuda::launch_each(s, 5, loop);
   cuda::launch_each(s, 5, UnlessStopped<Loop>{nullptr, loop});
   cuda::launch_each(

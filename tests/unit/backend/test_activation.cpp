@@ -216,6 +216,27 @@ TEST_CASE("powers of two are exact to a few bits, coarse ones to far more than t
   }
 }
 
+TEST_CASE_TEMPLATE("square roots have an error of less than one unit in the last place", A, float,
+                   double) {
+  constexpr A highest = std::numeric_limits<A>::max();
+  constexpr A beyond = std::numeric_limits<A>::infinity();
+  A worst = 0;
+  for (A x = std::numeric_limits<A>::denorm_min(); x < beyond; x *= A(1.0073)) {
+    if (x < std::numeric_limits<A>::min()) x *= 2;  // where a smaller factor may change nothing
+    const long double exact = std::sqrt(static_cast<long double>(x));
+    const A below = static_cast<A>(exact), above = std::nextafter(below, beyond);
+    worst = std::max(worst, static_cast<A>(std::abs(detail::square_root(x) - exact) /
+                                           (static_cast<long double>(above) - below)));
+  }
+  CHECK(worst < A(0.9));
+  CHECK(std::abs(detail::square_root(highest) / std::sqrt(highest) - 1) <=
+        std::numeric_limits<A>::epsilon());
+  for (const A x : {A(0), A(1), A(4), beyond}) CHECK(detail::square_root(x) == std::sqrt(x));
+  CHECK(std::signbit(detail::square_root(A(-0.0))));
+  for (const A x : {A(-1), -beyond, std::numeric_limits<A>::quiet_NaN()})
+    CHECK(std::isnan(detail::square_root(x)));
+}
+
 TEST_CASE_TEMPLATE("e to minus infinity is 0, and e to a number that is none is none", A, float,
                    double) {
   CHECK(detail::exponential(static_cast<A>(-infinity)) == 0);

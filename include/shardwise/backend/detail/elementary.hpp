@@ -11,6 +11,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "shardwise/version.hpp"
@@ -36,6 +37,36 @@ constexpr A at_least(A x, A lowest) {
 template <class A>
 constexpr A at_most(A x, A highest) {
   return select(x > highest, highest, x);
+}
+
+/// A better r for 1 / sqrt(x), from one whose relative error is small: Newton's method.
+template <class A>
+constexpr A closer_inverse_root(A x, A r) {
+  return r * (A(1.5) - A(0.5) * x * r * r);
+}
+
+/// The square root of x, with an error of less than one unit in the last place; as std::sqrt for
+/// zeros, infinities, NaN and numbers below 0. (A call of std::sqrt may set errno, so a loop over
+/// it does not vectorise.) The first guess is that of Lomont 2003, whose relative error is below
+/// 0.0018.
+template <class A>
+constexpr A square_root(A x) {
+  constexpr bool is_float = sizeof(A) == 4;
+  using Bits = std::conditional_t<is_float, std::uint32_t, std::uint64_t>;
+  constexpr Bits half_of_exponents = static_cast<Bits>(is_float ? 0x5F375A86 : 0x5FE6EB50C7B537A9);
+  constexpr A least = is_float ? A(0x1p-100) : A(0x1p-900);  // below it, numbers are made larger
+  const bool is_small = x < least;
+  const A scaled = x * select(is_small, is_float ? A(0x1p48) : A(0x1p200), A(1));
+  A inverse = std::bit_cast<A>(half_of_exponents - (std::bit_cast<Bits>(scaled) >> 1));
+  inverse = closer_inverse_root(scaled, inverse);
+  inverse = closer_inverse_root(scaled, inverse);
+  inverse = closer_inverse_root(scaled, inverse);
+  if constexpr (!is_float) inverse = closer_inverse_root(scaled, inverse);
+  const A near = scaled * inverse;
+  const A root = near + A(0.5) * inverse * (scaled - near * near);
+  const A unscaled = root * select(is_small, is_float ? A(0x1p-24) : A(0x1p-100), A(1));
+  constexpr A highest = std::numeric_limits<A>::max(), nan = std::numeric_limits<A>::quiet_NaN();
+  return select(x <= highest, select(x >= A(0), unscaled, nan), x);
 }
 
 /// Above this magnitude exp leaves the normal numbers of A, or is close to it.
