@@ -256,6 +256,8 @@ void train_chunks(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& 
     int chunk = 0;
     chunks.for_each([&]<class Stage>(Stage& stage) {
       check_memory(stage, optimizer.template stage<Stage>());
+      CHECK(contains(error_of([&] { optimizer.template stage<Stage>().end_step(); }),
+                     "step 4 without gradients: no backward ran"));
       Parameters of_stage;
       collect(stage.model(), of_stage);
       add(result.parameters, of_stage);

@@ -325,6 +325,11 @@ class Model : public ModelBase<Ctx> {
     return run_.parameters.gradients();
   }
 
+  /// Tells the model that the program has written all gradients of this step itself, whole ones, in
+  /// place of a backward: nothing is then summed over the ranks, and an optimizer applies them.
+  /// Every rank calls it, after it has written to `gradients()`.
+  void gradients_written() requires(Use::trains) { run_.gradients = GradientState::whole; }
+
   /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp. Where ranks store
   /// shares of values or of gradients, see Keep, a collective, whose views of these are valid
   /// during the call only: f gets the whole part that ranks along `data` have together, and the

@@ -215,7 +215,7 @@ inline void require_may_go_backward(std::string (*model)(), bool has_gone_forwar
                           "whose gradients are summed over ranks already. Let the batch that "
                           "completes these be the last one"});
   }
-  if (gradients == GradientState::whole) {
+  if (are_whole(gradients)) {
     throw argument_error({model(),
                           ": backward after settle_gradients: its summands would be added to "
                           "whole gradients. Settle once, after the last backward of a step"});

@@ -44,8 +44,14 @@ enum class GradientState : std::uint8_t {
   summed_over_samples,  ///< these, summed over ranks that have other samples; nothing may be added
   share_summed_over_samples,  ///< the same for what the rank's optimizer updates, if that is a
                               ///< share
-  whole                       ///< settled; nothing may be added
+  whole,                      ///< settled, or written by the program; nothing may be added
+  applied                     ///< whole, and an optimizer has changed the parameters by them
 };
+
+/// Whether gradients are whole, so that nothing may be added.
+constexpr bool are_whole(GradientState gradients) {
+  return gradients == GradientState::whole || gradients == GradientState::applied;
+}
 
 /// The purpose of a forward.
 enum class Pass : std::uint8_t {

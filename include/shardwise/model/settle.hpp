@@ -345,7 +345,7 @@ void settle_model(Run<Context>& run, Shares* shares) {
 template <class Context, std::size_t N>
 void settle(const Runs<Context, N>& runs) {
   const GradientState gradients = runs.first().gradients;
-  if (gradients == GradientState::none || gradients == GradientState::whole) return;
+  if (gradients == GradientState::none || are_whole(gradients)) return;
   if constexpr (MeshCommunicator<typename Context::communicator>)
     if (runs.first().sharing_stages != nullptr) require_all_stages(runs, "settle_gradients");
   for (std::size_t i = 0; i < N; ++i) settle_model(*runs.of[i], runs.shares[i]);

@@ -84,13 +84,28 @@ inline void check_option(const char* rule, const char* option, double value, dou
                         std::isfinite(end) ? " and below " + std::to_string(end) : std::string()});
 }
 
-/// Throws argument_error for gradients of which a rank has only its summand.
-[[gnu::noinline]] inline void require_settled(GradientState gradients) {
-  if (gradients == GradientState::none || gradients == GradientState::whole) return;
+/// Throws argument_error unless the gradients are whole and no step has applied them.
+[[gnu::noinline]] inline void require_new_gradients(std::uint64_t step, GradientState gradients) {
+  if (gradients == GradientState::whole) return;
+  if (gradients == GradientState::none) {
+    throw argument_error(
+        {"Optimizer: step ", step,
+         " without gradients: no backward ran since the last step of the model ended or was "
+         "discarded, and the gradients before it would be applied once more. Call model.backward "
+         "and model.settle_gradients() before each step; a program that writes "
+         "model.gradients() itself calls model.gradients_written() after it"});
+  }
+  if (gradients == GradientState::applied) {
+    throw argument_error(
+        {"Optimizer: step ", step,
+         " by gradients that the step before has applied already. Call model.next_step() after "
+         "each step(), or end_step(), which does both"});
+  }
   throw argument_error(
-      "Optimizer: a step before settle_gradients: of some gradients each rank has only its "
-      "summand, so ranks would go on with different parameters. Call model.settle_gradients() "
-      "after the last backward of a step");
+      {"Optimizer: step ", step,
+       " before settle_gradients: of some gradients each rank has only its summand, so ranks would "
+       "go on with different parameters. Call model.settle_gradients() after the last backward of "
+       "a step"});
 }
 
 /// The number of moments of a rule, a constant if it depends on no option.
@@ -182,12 +197,15 @@ class Optimizer {
   }
   ///@}
 
-  /// Applies the model's gradients, which must be settled. Call the model's `next_step` after it.
-  /// A collective if the Keep is not `whole`.
-  /// throws   argument_error after a backward without a `settle_gradients`
+  /// Applies the model's gradients, which must be settled, or written by the program and told by
+  /// `gradients_written`. Call the model's `next_step` after it. A collective if the Keep is not
+  /// `whole`.
+  /// throws   argument_error without a backward since the model's last step, after one without a
+  ///          `settle_gradients`, and for a second step by the same gradients
   void step() {
     begin_update();
     update_values([this](std::size_t n, const auto& loop) { model_->backend().for_each(n, loop); });
+    model_->run().gradients = GradientState::applied;
     ++steps_;
   }
 
@@ -204,7 +222,7 @@ class Optimizer {
   /// values and gathers what other ranks have changed, and end_update counts the step.
   /// throws   as step
   void begin_update() {
-    detail::require_settled(model_->run().gradients);
+    detail::require_new_gradients(steps_ + 1, model_->run().gradients);
     update_.set(model_->backend(), rule_.template update<A>(steps_ + 1));
     if (detail::decays_chosen(rule_))
       update_undecayed_.set(model_->backend(),

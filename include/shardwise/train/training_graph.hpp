@@ -152,6 +152,7 @@ class TrainingGraph {
       return;
     }
     run.parameters.update_copies(run.backend, run.version);
+    const detail::SetMeanwhile computed(run.gradients, GradientState::whole);  // by the recording
     optimizer_.begin_update();
     detail::launch_collectives(model_.ranks(), [this] { recording_->launch(); });
     optimizer_.end_update();

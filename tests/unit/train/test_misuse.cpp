@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "shardwise/shardwise.hpp"
@@ -198,7 +199,7 @@ TEST_CASE("an optimizer refuses gradients that are not settled, and the step can
     for (const auto& step :
          {std::function([&] { optimizer.end_step(); }), std::function([&] { optimizer.step(); }),
           std::function([&] { optimizer.begin_update(); })}) {
-      CHECK(contains(message_of(step), "a step before settle_gradients"));
+      CHECK(contains(message_of(step), "Optimizer: step 1 before settle_gradients"));
       CHECK(std::vector<double>(model.values().begin(), model.values().end()) == before);
       CHECK(optimizer.steps() == 0);
     }
@@ -210,6 +211,66 @@ TEST_CASE("an optimizer refuses gradients that are not settled, and the step can
       CHECK(std::abs(sums[i] - 3 * model.values()[i]) < 1e-12);  // the same on every rank
     CHECK(std::vector<double>(model.values().begin(), model.values().end()) != before);
   });
+}
+
+TEST_CASE("an optimizer refuses a step without gradients of its own, and the step can go on") {
+  SingleRank alone;
+  OneBatch t(alone), other(alone);
+  const auto state = [&] {
+    const auto moments = t.optimizer.moments();
+    return std::tuple(t.values(), std::vector<double>(moments.begin(), moments.end()),
+                      t.optimizer.steps(), t.model.step());
+  };
+  const auto refused = [&](const std::string& why) {
+    const auto before = state();
+    const std::string said = "Optimizer: step " + std::to_string(t.optimizer.steps() + 1) + why;
+    for (const auto& step : {std::function([&] { t.optimizer.end_step(); }),
+                             std::function([&] { t.optimizer.step(); }),
+                             std::function([&] { t.optimizer.begin_update(); })}) {
+      CHECK(contains(message_of(step), said));
+      CHECK(state() == before);
+    }
+  };
+  const auto settle = [](OneBatch& one) {
+    one.backward();
+    one.model.settle_gradients();
+  };
+  const std::string none = " without gradients: no backward ran";
+  refused(none);
+  t.train();
+  refused(none);
+  t.model.forward(t.x.view());
+  refused(none);
+  settle(t);
+  t.optimizer.step();
+  refused(" by gradients that the step before has applied already");
+  CHECK(contains(message_of([&] { t.backward(); }), "backward after settle_gradients"));
+  t.model.settle_gradients();  // of which there are none
+  refused(" by gradients");
+  t.model.next_step();
+  refused(none);
+
+  other.train();
+  settle(other);
+  other.optimizer.end_step();
+  CHECK(t.values() == other.values());
+}
+
+TEST_CASE("an optimizer applies gradients that the program has written, once it says so") {
+  SingleRank alone;
+  OneBatch t(alone);
+  t.backward();
+  t.model.discard_step();
+  for (double& gradient : t.model.gradients()) gradient = 2;
+  CHECK(contains(message_of([&] { t.optimizer.end_step(); }), "calls model.gradients_written()"));
+  t.model.gradients_written();
+  t.model.settle_gradients();
+  CHECK(clip_gradients(t.model, 1e6) == std::sqrt(4.0 * static_cast<double>(t.values().size())));
+  std::vector<double> expected = t.values();
+  for (double& value : expected) value -= 0.1 * 2;
+  t.optimizer.end_step();
+  CHECK(t.values() == expected);
+  CHECK(contains(message_of([&] { t.optimizer.end_step(); }), "step 2 without gradients"));
 }
 
 TEST_CASE("parameters behind axes that nobody knows are refused, not guessed") {

@@ -48,6 +48,7 @@ void follows(C& ranks, const Rule& rule, std::span<const double> expected, doubl
       const auto at = static_cast<std::int64_t>(6 * step + mine.offset + i);
       model.gradients()[i] = static_cast<T>(static_cast<A>(witness::made(10, at)));
     }
+    model.gradients_written();
     optimizer.step();
     for (std::size_t i = 0; i < mine.size; ++i) {
       const auto value = static_cast<double>(static_cast<A>(model.values()[i]));
@@ -150,10 +151,12 @@ TEST_CASE("the learning rate may change between steps") {
   Optimizer optimizer(model, Sgd{.learning_rate = 0.5});
   model.values()[0] = 1;
   model.gradients()[0] = 1;
+  model.gradients_written();
   optimizer.step();
   CHECK(model.values()[0] == 0.5);
   optimizer.set_learning_rate(0.25);
   CHECK(optimizer.rule().learning_rate == 0.25);
+  model.gradients_written();
   optimizer.step();
   CHECK(model.values()[0] == 0.25);
   CHECK_THROWS_AS(optimizer.set_learning_rate(-1), argument_error);
@@ -191,6 +194,7 @@ TEST_CASE("RMSprop of a gradient that never changes makes no NaN of its variance
   Optimizer optimizer(model, RmsProp{.alpha = 0.5, .centered = true});
   for (int step = 0; step < 60; ++step) {
     model.gradients()[0] = 0.7;
+    model.gradients_written();
     optimizer.step();
     CHECK(std::isfinite(model.values()[0]));
   }
@@ -203,6 +207,7 @@ TEST_CASE("Lion keeps a NaN, and leaves what has no gradient") {
   const double before = model.values()[1];
   model.gradients()[0] = std::nan("");
   model.gradients()[1] = 0;
+  model.gradients_written();
   optimizer.step();
   CHECK(std::isnan(model.values()[0]));
   CHECK(model.values()[1] == before);
