@@ -1037,6 +1037,36 @@ TEST_CASE("sums of one stage are refused where a rank has several") {
   });
 }
 
+TEST_CASE("a rank whose stages have different learning rates is refused on all ranks") {
+  std::array<std::string, 2> errors;
+  run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_two_stages<apart>(Small{}, ranks, Seed{5}, [&](auto& chunks) {
+      PipelineOptimizer optimizer(chunks, rule);
+      const MicroBatches batches({3, 4}, chunks.place());
+      const auto step = [&] {
+        train_pipeline_step(chunks, interleaved_one_f_one_b(2, 2, 2), batches.inputs,
+                            batches.targets, CrossEntropy{}, optimizer);
+      };
+      optimizer.set_learning_rate(0.5);
+      std::size_t count = 0;
+      chunks.for_each([&]<class Stage>(Stage&) {
+        if (ranks.rank() == 1 && count++ == 1)
+          optimizer.template stage<Stage>().set_learning_rate(0.25);
+      });
+      errors[static_cast<std::size_t>(ranks.rank())] = error_of(step);
+      CHECK(chunks.step() == 1);
+      optimizer.set_learning_rate(0.25);
+      CHECK(error_of(step) == "");
+    });
+  });
+  for (const std::string& error : errors)
+    CHECK(
+        contains(error,
+                 "stages of this rank have the learning rates 0.500000 and 0.250000: all stages of "
+                 "a pipeline have one"));
+  CHECK(contains(errors[0], "collective_error: rank 1"));
+}
+
 TEST_CASE("the norm of the gradients of several stages counts once what they share") {
   std::array<Parameters, 4> gradients;
   std::array<double, 4> norms{};

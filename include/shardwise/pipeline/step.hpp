@@ -48,16 +48,17 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
   auto& run = std::get<0>(stages).model().run();
   auto& rank = std::get<0>(stages).of_rank();
   HostRanks all_ranks(run);
+  const double rate = std::get<0>(optimizers).rule().learning_rate;
   on_all_ranks<collective_error>(all_ranks, [&] {
     require_all_stages(
         Runs<Context, sizeof...(Stages)>{{&std::get<Stages&>(stages).model().run()...}},
         "the step");
     (require_step(std::get<Stages&>(stages), schedule, inputs,
-                  std::get<Optimizer<Rule, typename Stages::model_type>&>(optimizers)),
+                  std::get<Optimizer<Rule, typename Stages::model_type>&>(optimizers), rate),
      ...);
   });
   const GivenPipelineStep given{inputs.samples,
-                                std::get<0>(optimizers).rule().learning_rate,
+                                rate,
                                 static_cast<std::uint32_t>(inputs.x.size()),
                                 digest(inputs.x),
                                 rank.checked().digest,
@@ -106,8 +107,9 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 ///          steps, or, with the message of that rank, if another rank refuses its step;
 ///          argument_error for a schedule that the stages cannot run, as `require_to_run` says, and
 ///          for other numbers of ranks, micro-batches or lists of segments, an empty micro-batch,
-///          the option overlap of another model, segments that
-///          overlap or leave their sample, another model's optimizer, and a step that is under way;
+///          the option overlap of another model, segments that overlap or leave their sample,
+///          another model's optimizer, stages of a rank whose optimizers have different learning
+///          rates, and a step that is under way;
 ///          as the loss for the shape of a target. Later numeric_error for a loss that is not
 ///          finite; as `Step`: parameters are then as before, and the run ends, because the other
 ///          stages wait for the messages of this one

@@ -151,11 +151,23 @@ inline void require_micro_batches(const PipelineSchedule& schedule, std::size_t 
                           " targets were given; give one of each for each micro-batch"});
 }
 
+/// Throws argument_error for the optimizer of a stage that has another learning rate than that of
+/// the rank's first stage.
+inline void require_learning_rate(double rate, double of_first) {
+  if (rate == of_first) return;
+  throw argument_error(
+      {"pipeline: the optimizers of two stages of this rank have the learning rates ", of_first,
+       " and ", rate,
+       ": all stages of a pipeline have one; set it by PipelineOptimizer::set_learning_rate"});
+}
+
 /// Throws what is wrong with a step, as far as this rank sees it before it sends anything.
 template <class Stage, class Inputs, class Rule>
 void require_step(Stage& stage, const PipelineSchedule& schedule, const Inputs& inputs,
-                  const Optimizer<Rule, typename Stage::model_type>& optimizer) {
+                  const Optimizer<Rule, typename Stage::model_type>& optimizer,
+                  double learning_rate) {
   require_own(stage.model(), optimizer, "train_pipeline_step");
+  require_learning_rate(optimizer.rule().learning_rate, learning_rate);
   require_between_steps(stage.model(), "train_pipeline_step");
   require_own_sums(stage.model(), inputs.options);
   require_good(stage.of_rank(), schedule);
