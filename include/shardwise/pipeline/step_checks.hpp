@@ -2,7 +2,6 @@
 // What is looked at before a step of a pipeline: the schedule, the micro-batches, and whether all
 // ranks were given the same.
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -63,7 +62,7 @@ struct GivenPipelineStep {
   /// A hash of it.
   friend std::uint64_t digest(const GivenPipelineStep& given) {
     const auto low = static_cast<std::uint32_t>(given.samples);
-    const auto rate = mixed_halves(std::bit_cast<std::uint64_t>(given.learning_rate));
+    const auto rate = hash_of(given.learning_rate);
     return std::uint64_t{mixed(mixed(low, given.micro_batches), rate)} << 32 |
            mixed(mixed(mixed(given.sizes, given.schedule), given.options), given.segments.hash);
   }
@@ -83,7 +82,7 @@ inline std::uint32_t digest(const StepOptions& options) {
   hash = mixed(hash, options.overlap == nullptr ? 0 : 1);
   hash = mixed(hash, static_cast<std::uint32_t>(options.norm));
   for (const double number : {options.clip_norm.value_or(0), options.scale()})
-    hash = mixed(hash, mixed_halves(std::bit_cast<std::uint64_t>(number)));
+    hash = mixed(hash, hash_of(number));
   return hash;
 }
 

@@ -22,6 +22,11 @@ constexpr std::uint32_t mixed_halves(std::uint64_t bits) {
   return mixed(static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32));
 }
 
+/// A hash of a number.
+constexpr std::uint32_t hash_of(double number) {
+  return mixed_halves(std::bit_cast<std::uint64_t>(number));
+}
+
 /// The bits of element i, with i.
 template <class T>
 struct BitsAt {
@@ -105,7 +110,7 @@ template <class M, class Target>
                .model = model.fingerprint(),
                .inputs = fingerprint_of(run, x),
                .targets = fingerprint_of(run, target),
-               .learning_rate = mixed_halves(std::bit_cast<std::uint64_t>(rate))};
+               .learning_rate = hash_of(rate)};
   run.given_to_all = run.given;
   if constexpr (MeshCommunicator<typename M::communicator>) {
     run.given_to_all.inputs = fingerprint_of<AlikeOn::all_ranks>(run, x);

@@ -10,9 +10,11 @@
 #include <utility>
 
 #include "shardwise/backend/recording.hpp"
+#include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/tensor_memory.hpp"
+#include "shardwise/train/given_alike.hpp"
 #include "shardwise/train/losses.hpp"
 #include "shardwise/train/optimizer.hpp"
 #include "shardwise/train/recorded_loss.hpp"
@@ -142,7 +144,8 @@ class TrainingGraph {
   /// sends    as train_step
   /// throws   argument_error as Step when it begins; in the first two launches as train_step,
   ///          before anything is changed; after the second step backend_error if it cannot be
-  ///          recorded
+  ///          recorded; where ranks compare their calls, collective_error in later launches for
+  ///          different learning rates: then nothing is changed
   void launch() {
     auto& run = model_.run();
     detail::require_between_steps(model_, "TrainingGraph");
@@ -152,6 +155,9 @@ class TrainingGraph {
       return;
     }
     run.parameters.update_copies(run.backend, run.version);
+    const detail::MarkedPhase compared(
+        static_cast<std::uint32_t>(run.step), 0, Phase::none,
+        {.learning_rate = detail::hash_of(optimizer_.rule().learning_rate)});
     const detail::SetMeanwhile computed(run.gradients, GradientState::whole);  // by the recording
     optimizer_.begin_update();
     detail::launch_collectives(model_.ranks(), [this] { recording_->launch(); });

@@ -111,6 +111,29 @@ TEST_CASE("a launch computes with its own numbers, not with those of the recordi
   CHECK(graph.loss() == first);
 }
 
+TEST_CASE("a rank that changed its learning rate between launches is told, and can go on") {
+  run_ranks(3, [](ThreadCommunicator& threads) {
+    Far far;
+    FarCommunicator ranks(threads, far);
+    Training<Dropping, float, Ahead, AdamW, Far, FarCommunicator> t(far, ranks, AdamW{});
+    TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+    for (int i = 0; i < 3; ++i) graph.launch();
+    if (ranks.rank() == 1) t.optimizer.set_learning_rate(0.5);
+    Bits before;
+    t.note_values(before);
+    CHECK(contains(message_of([&] { graph.launch(); }),
+                   "rank 1 was given another learning rate than ranks 0, 2; found at step 4"));
+    Bits after;
+    t.note_values(after);
+    CHECK(after == before);
+    CHECK(t.optimizer.steps() == 3);
+    t.optimizer.set_learning_rate(0.5);
+    graph.launch();
+    CHECK(std::isfinite(graph.loss()));
+    CHECK(t.optimizer.steps() == 4);
+  });
+}
+
 TEST_CASE("launches leave memory alone that was taken after the recording") {
   Far far;
   SingleRank alone;
