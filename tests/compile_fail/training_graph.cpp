@@ -49,10 +49,6 @@ struct Recorder : Reference {
 struct ReadLoss {
   template <Layout L>
   using exchanges = std::tuple<>;
-  template <Layout L>
-  constexpr std::array<Shape, 0> exchange_shapes(const Shape&) const {
-    return {};
-  }
   template <class Frame, class Prediction, class Target, class Gradient>
   double operator()(Frame&, Prediction, const Target&, Gradient) const {
     return 0;

@@ -57,12 +57,7 @@ struct BinaryCrossEntropy {
   ///@{
   /// As `Loss` says.
   template <Layout L>
-  using exchanges = detail::ElementLoss::exchanges<L>;
-
-  template <Layout L>
-  constexpr auto exchange_shapes(const Shape&) const {
-    return detail::ElementLoss::exchange_shapes<L>();
-  }
+  using exchanges = SumOfTerms<L>;
 
   void require_target(const Shape& prediction, const Shape& target) const {
     detail::require_equal_shapes(name, prediction, target);

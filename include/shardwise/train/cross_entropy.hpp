@@ -29,8 +29,6 @@ namespace detail {
 /// What CrossEntropy and MaskedCrossEntropy compute.
 template <bool Masked>
 struct SoftmaxLoss {
-  static constexpr std::size_t of_loss = Masked ? 1 : 0;  // behind that of the labels
-
   double label_smoothing;
   LabelOptions options;
 
@@ -84,11 +82,7 @@ struct SoftmaxLoss {
       return frame.sum(count, loss) / divisor;
     } else {
       whole_rows(frame, count, out);
-      if constexpr (ShardedLayout<L>) {
-        return frame.template sum_of_ranks<of_loss>(count, loss) / divisor;
-      } else {
-        return frame.sum(count, loss) / divisor;
-      }
+      return frame.sum_of_terms(count, loss) / divisor;
     }
   }
 

@@ -1,15 +1,12 @@
 #pragma once
 // Losses that add a term for each element of the prediction.
 
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <string_view>
-#include <tuple>
-#include <type_traits>
 
+#include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
-#include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/train/labels.hpp"
 #include "shardwise/train/loss.hpp"
@@ -39,18 +36,6 @@ struct PutTerm {
     const Term<A> here = term(i, static_cast<A>(prediction[i]), static_cast<A>(target[i]));
     gradient[i] = factor * here.slope;
     return static_cast<double>(here.value);
-  }
-};
-
-/// What a loss of elements exchanges: its sum, if the prediction is split.
-struct ElementLoss {
-  template <Layout L>
-  using exchanges =
-      std::conditional_t<std::same_as<L, Invariant>, std::tuple<>, std::tuple<SumOfRanks>>;
-
-  template <Layout L>
-  static constexpr auto exchange_shapes() {
-    return std::array<Shape, std::tuple_size_v<exchanges<L>>>{};
   }
 };
 
@@ -84,11 +69,7 @@ auto element_loss(const Loss& loss, Frame& frame, View<const T, L> prediction,
   const auto here = part_here<L>(frame.backend(), frame.pool(), target, prediction.place());
   const PutTerm<T, F> put{term, prediction.data(), here.view().data(),
                           static_cast<A>(slopes / divisor), gradient.data()};
-  if constexpr (ShardedLayout<L>) {
-    return frame.template sum_of_ranks<0>(count, put) / divisor;
-  } else {
-    return frame.sum(count, put) / divisor;
-  }
+  return frame.sum_of_terms(count, put) / divisor;
 }
 
 }  // namespace shardwise::detail

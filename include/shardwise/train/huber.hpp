@@ -55,12 +55,7 @@ struct Huber {
   ///@{
   /// As `Loss` says.
   template <Layout L>
-  using exchanges = detail::ElementLoss::exchanges<L>;
-
-  template <Layout L>
-  constexpr auto exchange_shapes(const Shape&) const {
-    return detail::ElementLoss::exchange_shapes<L>();
-  }
+  using exchanges = SumOfTerms<L>;
 
   void require_target(const Shape& prediction, const Shape& target) const {
     detail::check_bound(name, "delta", delta, false);
@@ -93,12 +88,7 @@ struct SmoothL1 {
   ///@{
   /// As `Loss` says.
   template <Layout L>
-  using exchanges = detail::ElementLoss::exchanges<L>;
-
-  template <Layout L>
-  constexpr auto exchange_shapes(const Shape&) const {
-    return detail::ElementLoss::exchange_shapes<L>();
-  }
+  using exchanges = SumOfTerms<L>;
 
   void require_target(const Shape& prediction, const Shape& target) const {
     detail::check_bound(name, "beta", beta, true);

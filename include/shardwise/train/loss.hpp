@@ -30,7 +30,37 @@ namespace detail {
 /// One double of each rank, summed.
 using SumOfRanks = Exchange<Redistribute<Partial, Invariant>, Reduction::sum, double>;
 
+/// Whether a loss says the shapes of its exchanges.
+template <class Chosen, class L>
+concept SaysShapes = requires(const Chosen& loss, const Shape& prediction) {
+  loss.template exchange_shapes<L>(prediction);
+};
+
+/// Whether it has a member of that name in any form; of templates nvcc does not know.
+template <class Chosen>
+concept NamesShapes = requires {
+  &Chosen::exchange_shapes;
+}
+|| requires { &Chosen::template exchange_shapes<Invariant>; };
+
+/// The shapes of the exchanges of `loss`: those that it says, or of one number each.
+template <Layout L, class Chosen>
+constexpr auto exchange_shapes_of([[maybe_unused]] const Chosen& loss,
+                                  [[maybe_unused]] const Shape& prediction) {
+  if constexpr (SaysShapes<Chosen, L>) {
+    return loss.template exchange_shapes<L>(prediction);
+  } else {
+    return std::array<Shape, std::tuple_size_v<typename Chosen::template exchanges<L>>>{};
+  }
+}
+
 }  // namespace detail
+
+/// The exchanges of a loss that adds up terms, each of which one rank computes: the sum of the
+/// ranks' sums if the prediction is split, and nothing if each rank has all of it.
+template <Layout L>
+using SumOfTerms =
+    std::conditional_t<std::same_as<L, Invariant>, std::tuple<>, std::tuple<detail::SumOfRanks>>;
 
 /// The samples of one batch, and of all batches of its step together.
 struct BatchShare {
@@ -161,6 +191,17 @@ class LossFrame : public Exchanger<Context, Exchanges> {
     }
   }
 
+  /// The sum over all ranks by the loss's last exchange, or that of this rank alone if the loss has
+  /// no exchanges. `SumOfTerms` are such exchanges.
+  template <class Term>
+  auto sum_of_terms(std::size_t n, const Term& term) {
+    if constexpr (Base::count == 0) {
+      return sum(n, term);
+    } else {
+      return sum_of_ranks<Base::count - 1>(n, term);
+    }
+  }
+
  private:
   Run<Context>& run_;
   BatchShare share_;
@@ -173,9 +214,7 @@ class LossFrame : public Exchanger<Context, Exchanges> {
 ///
 ///     struct Mean {                                            // a minimal loss
 ///       template <Layout L>
-///       using exchanges = std::tuple<>;                        // Exchange<...>, as in layer.hpp
-///       template <Layout L>
-///       constexpr std::array<Shape, 0> exchange_shapes(const Shape& prediction) const;
+///       using exchanges = SumOfTerms<L>;            // or others: Exchange<...>, as in layer.hpp
 ///       template <class Frame, Real T, Layout L>
 ///       auto operator()(Frame& frame, View<const T, L> prediction, Target target,
 ///                       View<accumulate_t<T>, dual_t<L>> gradient) const;  // assigns it
@@ -184,8 +223,10 @@ class LossFrame : public Exchanger<Context, Exchanges> {
 /// It returns a double, or a sum of the frame divided by a number, which a TrainingGraph can
 /// record. Loss and gradient are sums over the terms of the batch, divided by
 /// `frame.divisor_of_step(reduction, terms)`, or by `frame.terms_of_step(terms)` if the loss is
-/// always a mean; `terms` counts those of the whole batch, not of a rank. The prediction is whole
-/// or in shards; `target` is Invariant or, if the loss supports it, has the layout of the
+/// always a mean; `terms` counts those of the whole batch, not of a rank. If an exchange is of more
+/// than one number, the loss has `template <Layout L> exchange_shapes(const Shape& prediction)`,
+/// which returns a std::array of the global shape of each. The prediction is whole or in shards;
+/// `target` is Invariant or, if the loss supports it, has the layout of the
 /// prediction. A loss may have `require_target(prediction, target)`, which throws for global shapes
 /// that do not fit: a step calls it before the model sends anything. `check_loss` of `testing/`
 /// tests a loss.
@@ -197,8 +238,9 @@ class LossFrame : public Exchanger<Context, Exchanges> {
 template <class L>
 concept Loss = requires(const L& loss, const Shape& prediction) {
   typename L::template exchanges<Invariant>;
+  requires detail::SaysShapes<L, Invariant> || !detail::NamesShapes<L>;
   {
-    loss.template exchange_shapes<Invariant>(prediction)
+    detail::exchange_shapes_of<Invariant>(loss, prediction)
     } -> std::convertible_to<
         std::array<Shape, std::tuple_size_v<typename L::template exchanges<Invariant>>>>;
 };
@@ -213,7 +255,7 @@ constexpr collectives loss_plan(const Chosen& loss, const Shape& prediction,
   collectives list;
   if constexpr (count > 0) {
     detail::add_exchanges<Exchanges>(
-        list, loss.template exchange_shapes<L>(prediction), Sending(dtype).exchanges(), sizes,
+        list, detail::exchange_shapes_of<L>(loss, prediction), Sending(dtype).exchanges(), sizes,
         detail::axis_over_context(prediction), std::make_index_sequence<count>{});
   }
   detail::add_over_samples(list, all_reduce(4, Dtype::float64), sizes);

@@ -34,7 +34,7 @@ struct Weighted {
 
   template <Layout L>
   constexpr auto exchange_shapes(const Shape& prediction) const {
-    return loss.template exchange_shapes<L>(prediction);
+    return detail::exchange_shapes_of<L>(loss, prediction);
   }
 
   void require_target(const Shape& prediction, const Shape& target) const requires requires {
@@ -78,7 +78,7 @@ template <class Chosen, std::size_t Outputs>
 consteval bool must_be_loss() {
   static_assert(are_losses<Chosen>,
                 "Chosen is no loss: give an object like CrossEntropy{} or MeanSquaredError{}, or "
-                "one with `exchanges` and `exchange_shapes` as train/loss.hpp says.");
+                "one with `exchanges` as train/loss.hpp says.");
   static_assert(!are_losses<Chosen> || losses_in<Chosen> == Outputs,
                 "a model with several outputs takes a loss and a target for each: "
                 "std::tuple{CrossEntropy{}, Weighted{MeanSquaredError{}, 0.5}}, and a std::tuple "
@@ -137,7 +137,7 @@ template <Layout L, class Context, Loss Chosen>
 auto loss_frame(Run<Context>& run, const Chosen& loss, const Shape& prediction, BatchShare share,
                 bool is_recorded) {
   return LossFrame<Context, typename Chosen::template exchanges<L>>(
-      run, loss.template exchange_shapes<L>(prediction), share, is_recorded);
+      run, exchange_shapes_of<L>(loss, prediction), share, is_recorded);
 }
 
 /// The result of `loss` for a prediction, on a mesh for this rank's slice of it, which has this

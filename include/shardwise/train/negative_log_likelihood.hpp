@@ -1,8 +1,6 @@
 #pragma once
 // The loss of logarithms of probabilities with class indices.
 
-#include <array>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -68,15 +66,9 @@ struct NegativeLogLikelihood {
   ///@{
   /// As `Loss` says.
   template <Layout L>
-  using exchanges = std::conditional_t<
-      std::same_as<L, Invariant>, std::tuple<>,
+  using exchanges =
       std::conditional_t<detail::splits_rows<L>, std::tuple<detail::SumOfRanks, detail::SumOfRanks>,
-                         std::tuple<detail::SumOfRanks>>>;
-
-  template <Layout L>
-  constexpr auto exchange_shapes(const Shape&) const {
-    return std::array<Shape, std::tuple_size_v<exchanges<L>>>{};
-  }
+                         SumOfTerms<L>>;
 
   void require_target(const Shape& prediction, const Shape& labels) const {
     options().require(prediction, labels);
@@ -98,12 +90,7 @@ struct NegativeLogLikelihood {
         static_cast<accumulate_t<T>>(divisor),
         gradient.data()};
     detail::fill(frame.backend(), gradient.data(), gradient.size(), accumulate_t<T>(0));
-    if constexpr (ShardedLayout<L>) {
-      constexpr std::size_t of_loss = detail::splits_rows<L> ? 1 : 0;
-      return frame.template sum_of_ranks<of_loss>(here.view().size(), put) / divisor;
-    } else {
-      return frame.sum(here.view().size(), put) / divisor;
-    }
+    return frame.sum_of_terms(here.view().size(), put) / divisor;
   }
   ///@}
 

@@ -31,13 +31,7 @@ constexpr int nothing = 0, slope = 1, sum = 2, shard = 3, twice = 4, batches = 5
 template <int Wrong>
 struct Squares {
   template <Layout L>
-  using exchanges = std::conditional_t<std::same_as<L, Invariant> || Wrong == sum, std::tuple<>,
-                                       std::tuple<detail::SumOfRanks>>;
-
-  template <Layout L>
-  constexpr auto exchange_shapes(const Shape&) const {
-    return std::array<Shape, std::tuple_size_v<exchanges<L>>>{};
-  }
+  using exchanges = std::conditional_t<Wrong == sum, std::tuple<>, SumOfTerms<L>>;
 
   template <class Frame, Real T, Layout L>
   double operator()(Frame& frame, View<const T, L> prediction, View<const T, Invariant> target,
@@ -74,6 +68,24 @@ struct Squares {
     }
   }
 };
+
+/// Their exchange_shapes would never be asked.
+struct PlainShapes {
+  template <Layout L>
+  using exchanges = SumOfTerms<L>;
+
+  std::array<Shape, 0> exchange_shapes(const Shape&) const { return {}; }
+};
+struct ShapesOfOther {
+  template <Layout L>
+  using exchanges = SumOfTerms<L>;
+
+  template <Layout L>
+  std::array<Shape, 0> exchange_shapes(Shape&) const {
+    return {};
+  }
+};
+static_assert(Loss<Squares<nothing>> && !Loss<PlainShapes> && !Loss<ShapesOfOther>);
 
 Tensor<double, Invariant> target_of(const Shape& shape) {
   Tensor<double, Invariant> target(shape);

@@ -84,7 +84,7 @@ LossResult loss_of(C& ranks, const Chosen& chosen, const Shape& shape,
   Tensor<A, Invariant> whole_gradient(shape, place);
   redistribute(ranks, run.pool, whole.view(), mine.view());
   LossFrame<Ctx, typename Chosen::template exchanges<L>> frame(
-      run, chosen.template exchange_shapes<L>(shape), share);
+      run, detail::exchange_shapes_of<L>(chosen, shape), share);
   LossResult result;
   result.loss = chosen(frame, View<const T, L>(mine.view()), target, gradient.view());
   redistribute(ranks, run.pool, View<const A, L>(gradient.view()), whole_gradient.view());
