@@ -125,12 +125,11 @@ template <Layout L, class Context, class T, class Labels>
 std::size_t count_top_k_of(Run<Context>& run, const View<const T, L>& logits,
                            const Labels& given_labels, std::size_t k) {
   const auto labels = target_along<std::int32_t, rows_layout_t<L>>(given_labels);
-  check_place(logits, labels);
   require_reach(
       run.backend, labels, [] { return "count_top_k"; }, "labels");
   check_labels(run.backend, run.pool, logits.global(), labels);
   check_k(k, logits.global().back().extent());
-  const auto here = part_here<rows_layout_t<L>>(run.backend, run.pool, labels, logits.place());
+  const auto here = part_of_target<rows_layout_t<L>>(run.backend, run.pool, labels, logits.place());
   const LogitRows<T> rows(logits, here.view());
   if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
     return static_cast<std::size_t>(top_k_of_split(run, rows, labels.global(), k));

@@ -67,7 +67,7 @@ struct SoftmaxLoss {
     WeightsOfCall weights;
     if constexpr (Masked) weights = options.checked_weights(frame);
     const auto here =
-        part_here<rows_layout_t<L>>(frame.backend(), frame.pool(), labels, logits.place());
+        part_of_target<rows_layout_t<L>>(frame.backend(), frame.pool(), labels, logits.place());
     if constexpr (Masked) divisor = options.divisor<L>(frame, labels, here.view(), weights.there());
     const LogitRows<T> rows(logits, here.view(), options.ignored, weights.there());
     const std::size_t count = here.view().size();

@@ -61,12 +61,11 @@ auto element_loss(const Loss& loss, Frame& frame, View<const T, L> prediction,
   using A = accumulate_t<T>;
   const auto target = target_along<T, L>(given_target);
   loss.require_target(prediction.global(), target.global());
-  check_place(prediction, target);
   require_reach(
       frame.backend(), target, [] { return Loss::name; }, "target");
   const double divisor = frame.divisor_of_step(loss.reduction, prediction.global().elements());
   const std::size_t count = prediction.size();
-  const auto here = part_here<L>(frame.backend(), frame.pool(), target, prediction.place());
+  const auto here = part_of_target<L>(frame.backend(), frame.pool(), target, prediction.place());
   const PutTerm<T, F> put{term, prediction.data(), here.view().data(),
                           static_cast<A>(slopes / divisor), gradient.data()};
   return frame.sum_of_terms(count, put) / divisor;

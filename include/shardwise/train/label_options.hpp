@@ -86,7 +86,6 @@ struct LabelOptions {
   template <Layout L, class Frame, class T, class Labels>
   auto checked_labels(Frame& frame, const View<const T, L>& logits, const Labels& given) const {
     const auto labels = target_along<std::int32_t, rows_layout_t<L>>(given);
-    check_place(logits, labels);
     require_reach(
         frame.backend(), labels, [this] { return loss; }, "labels");
     require(logits.global(), labels.global());

@@ -17,7 +17,9 @@
 #include "shardwise/redistribute/local_moves.hpp"
 #include "shardwise/train/class_weights.hpp"
 
-namespace shardwise::detail {
+namespace shardwise {
+
+namespace detail {
 
 /// Labels or targets for a prediction in the layout L, as a view of constants. They are whole on
 /// every rank, or split like the prediction: then each rank needs only its part.
@@ -46,13 +48,12 @@ auto target_along(const Given& given) {
 template <Layout L>
 using rows_layout_t = std::conditional_t<std::same_as<L, Sharded<Axis::feature>>, Invariant, L>;
 
-/// Throws argument_error if the target is split but is another rank's part.
-template <class T, Layout L, class Label, Layout Along>
-void check_place(View<T, L> prediction, View<Label, Along> target) {
-  if (std::same_as<Along, Invariant> || target.place() == prediction.place()) return;
-  throw argument_error({"the labels or targets are the part of rank ", target.place().rank, " of ",
-                        target.place().size, ", but the prediction is that of rank ",
-                        prediction.place().rank, " of ", prediction.place().size,
+/// Throws argument_error for a split target that is another rank's part.
+inline void require_own_target(Place target, Place prediction) {
+  if (target == prediction) return;
+  throw argument_error({"the labels or targets are the part of rank ", target.rank, " of ",
+                        target.size, ", but the prediction is that of rank ", prediction.rank,
+                        " of ", prediction.size,
                         ": make both with place_of(ranks) of the model's communicator"});
 }
 
@@ -120,27 +121,6 @@ void check_labels(B& backend, Pool& pool, const Shape& logits,
   refuse_labels(classes, labels.in_memory(static_cast<const std::int32_t*>(here)), ignored);
 }
 
-/// The rank's part of labels or targets in the layout L: the given view, or a slice of it if it is
-/// whole on every rank.
-template <Layout L, class B, class T, Layout Along>
-Value<T, L> part_here([[maybe_unused]] B& backend, [[maybe_unused]] Pool& pool,
-                      View<const T, Along> target, Place place) {
-  if constexpr (std::same_as<Along, L>) {
-    return Value<T, L>(target);
-  } else {
-    const Shape& whole = target.global();
-    const std::size_t axis = split_position<L>(whole);
-    if (whole.elements(0, axis) == 1) {  // the part is contiguous in the whole
-      const std::size_t first =
-          local_block<L>(whole, place).offset * whole.elements(axis + 1, whole.rank());
-      return Value<T, L>(View<const T, L>(target.data() + first, whole, place));
-    }
-    Value<T, L> part(pool, whole, place);
-    slice(backend, target, part.writable());
-    return part;
-  }
-}
-
 /// The rows of logits, with the rank's classes of each, and their labels, in the backend's memory.
 template <class T>
 struct LogitRows {
@@ -188,4 +168,39 @@ constexpr accumulate_t<T> largest_of(const T* logits, std::size_t count) {
   return largest;
 }
 
-}  // namespace shardwise::detail
+}  // namespace detail
+
+/// The part of `target` that belongs to this rank's part of a prediction in the layout L, as
+/// Value<T, L>: for a loss of your own, in its operator().
+///
+///     const auto mine = part_of_target<L>(frame.backend(), frame.pool(), target,
+///                                         prediction.place());
+///     mine.view()[i]  // belongs to prediction[i], if both have the same shape
+///
+/// `target` is a View or a Tensor in the backend's memory, Invariant or in the layout L, and must
+/// outlive the result, which reads its memory where the part is in one piece there. Along the axis
+/// of L it is as long as the prediction. Sends nothing.
+/// throws   argument_error for a target in L that is another rank's part; memory_error
+template <Layout L, class B, class Target>
+auto part_of_target([[maybe_unused]] B& backend, [[maybe_unused]] Pool& pool, const Target& target,
+                    Place place) {
+  using T = std::remove_const_t<typename Target::value_type>;
+  const auto given = detail::target_along<T, L>(target);
+  if constexpr (std::same_as<typename decltype(given)::layout, L>) {
+    if constexpr (ShardedLayout<L>) detail::require_own_target(given.place(), place);
+    return Value<T, L>(given);
+  } else {
+    const Shape& whole = given.global();
+    const std::size_t axis = split_position<L>(whole);
+    if (whole.elements(0, axis) == 1) {  // the part is contiguous in the whole
+      const std::size_t first =
+          local_block<L>(whole, place).offset * whole.elements(axis + 1, whole.rank());
+      return Value<T, L>(View<const T, L>(given.data() + first, whole, place));
+    }
+    Value<T, L> part(pool, whole, place);
+    detail::slice(backend, given, part.writable());
+    return part;
+  }
+}
+
+}  // namespace shardwise

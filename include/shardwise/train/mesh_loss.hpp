@@ -59,10 +59,11 @@ auto with_slice_of_target(Run<Context>& run, const Shape& prediction, const Give
       const Place& along = place[MeshAxis::context];
       const View<T, Invariant> all(samples, of_samples, along);
       if (prediction.has(Axis::sequence))
-        return slice(
-            part_here<Sharded<Axis::sequence>>(run.backend, run.pool, all, along).view().data());
+        return slice(part_of_target<Sharded<Axis::sequence>>(run.backend, run.pool, all, along)
+                         .view()
+                         .data());
       return slice(
-          part_here<Sharded<Axis::height>>(run.backend, run.pool, all, along).view().data());
+          part_of_target<Sharded<Axis::height>>(run.backend, run.pool, all, along).view().data());
     }
   } else {
     return f(given);  // an error of the loss

@@ -81,8 +81,8 @@ struct NegativeLogLikelihood {
     const detail::LabelOptions options = this->options();
     const auto labels = options.checked_labels<L>(frame, prediction, given_labels);
     const detail::WeightsOfCall weights = options.checked_weights(frame);
-    const auto here = detail::part_here<detail::rows_layout_t<L>>(frame.backend(), frame.pool(),
-                                                                  labels, prediction.place());
+    const auto here = part_of_target<detail::rows_layout_t<L>>(frame.backend(), frame.pool(),
+                                                               labels, prediction.place());
     const double divisor = options.divisor<L>(frame, labels, here.view(), weights.there());
     const detail::PutLikelihood<T> put{
         {prediction, here.view(), options.ignored, weights.there()},

@@ -75,6 +75,42 @@ const LossOfElements own_loss{[](auto prediction, auto target) {
 }};
 // end: own
 
+// begin: own_form
+/// The mean of the distances between rows of the prediction and of the target.
+struct MeanDistance {
+  template <Layout L>
+  using exchanges = SumOfTerms<L>;  // each row is on one rank
+
+  void require_target(const Shape& prediction, const Shape& target) const {
+    if (prediction == target) return;
+    throw shape_error({"MeanDistance: prediction ", prediction, ", but target ", target});
+  }
+
+  template <class Frame, Real T, Layout L, class Target>
+  auto operator()(Frame& frame, View<const T, L> prediction, const Target& target,
+                  View<accumulate_t<T>, dual_t<L>> gradient) const {
+    using A = accumulate_t<T>;
+    static_assert(!std::same_as<L, Sharded<Axis::feature>>, "MeanDistance takes whole rows");
+    const auto part = part_of_target<L>(frame.backend(), frame.pool(), target, prediction.place());
+    const double rows = frame.terms_of_step(prediction.global().rows());
+    const std::size_t columns = prediction.columns();
+    const auto distance = [&](std::size_t row) {
+      const std::size_t first = row * columns, end = first + columns;
+      const auto difference = [&](std::size_t i) {
+        return static_cast<A>(prediction[i]) - static_cast<A>(part.view()[i]);
+      };
+      A squares = 0;
+      for (std::size_t i = first; i < end; ++i) squares += difference(i) * difference(i);
+      const A length = std::sqrt(squares);
+      const A slope = length > 0 ? 1 / (length * static_cast<A>(rows)) : A(0);
+      for (std::size_t i = first; i < end; ++i) gradient[i] = slope * difference(i);
+      return static_cast<double>(length);
+    };
+    return frame.sum_of_terms(prediction.rows(), distance) / rows;
+  }
+};
+// end: own_form
+
 template <Layout L, Real T, Communicator C>
 void check_square(C& ranks) {
   const auto weights = made_weights(square.back(), place_of(ranks));
@@ -116,6 +152,52 @@ TEST_CASE("a program's own loss passes its check") {
   const Tensor<double, Invariant> target(shape);  // zeros; fill it with numbers that you expect
   check_loss<Invariant, Batch, Feature>(own_loss, shape, target).require();
   // end: own_checked
+}
+
+TEST_CASE("a loss of another form finds the rank's part of its target in every layout") {
+  const Shape shape{{Axis::batch, 3}, {Axis::sequence, 5}, {Axis::feature, 4}};
+  const auto prediction = made(5, 60), numbers = made(6, 60);
+  LossResult expected{0, std::vector<double>(60)};
+  for (std::size_t row = 0; row < 15; ++row) {
+    double squares = 0;
+    for (std::size_t i = 4 * row; i < 4 * row + 4; ++i)
+      squares += std::pow(prediction[i] - numbers[i], 2);
+    expected.loss += std::sqrt(squares) / 15;
+    for (std::size_t i = 4 * row; i < 4 * row + 4; ++i)
+      expected.gradient[i] = (prediction[i] - numbers[i]) / (15 * std::sqrt(squares));
+  }
+  for (int size = 1; size <= 5; ++size) {
+    run_ranks(size, [&](ThreadCommunicator& ranks) {
+      const auto check = [&]<Layout L, Layout Of>() {
+        CAPTURE(layout_name<L>());
+        CAPTURE(ranks.size());
+        const auto whole = tensor_of<double>(shape, place_of(ranks), numbers);
+        Tensor<double, Of> target(shape, place_of(ranks));
+        Pool pool;
+        redistribute(ranks, pool, whole.view(), target.view());
+        const auto result = loss_of<L, double>(ranks, MeanDistance{}, shape, prediction, target);
+        CHECK(std::abs(result.loss - expected.loss) < 1e-14);
+        CHECK(largest_difference(result.gradient, expected.gradient) < 1e-14);
+      };
+      check.template operator()<Invariant, Invariant>();
+      check.template operator()<Batch, Invariant>();
+      check.template operator()<Batch, Batch>();
+      check.template operator()<Sequence, Invariant>();  // whose parts are in pieces
+      check.template operator()<Sequence, Sequence>();
+    });
+  }
+  const Tensor<double, Invariant> zeros(shape);
+  check_loss<Invariant, Batch, Sequence>(MeanDistance{}, shape, zeros).require();
+}
+
+TEST_CASE("a target that is another rank's part is refused") {
+  SingleRank alone;
+  const Shape shape{{Axis::batch, 4}, {Axis::feature, 1}};
+  const Tensor<double, Batch> of_other(shape, Place{1, 2});
+  CHECK(message_of<argument_error>([&] {
+          loss_of<Batch, double>(alone, MeanDistance{}, shape, made(5, 4), of_other);
+        }).find("targets are the part of rank 1 of 2, but the prediction is that of rank 0 of 1") !=
+        std::string::npos);
 }
 
 TEST_CASE("losses of elements pass the check, as means and as sums") {
