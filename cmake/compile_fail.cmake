@@ -29,11 +29,13 @@ add_custom_command(OUTPUT ${precompiled_header}.gch DEPENDS ${precompiled_header
           -x c++-header ${precompiled_header} -o ${precompiled_header}.gch)
 add_custom_target(compile_fail_headers ALL DEPENDS ${precompiled_header}.gch)
 
+# shardwise_compile_fail(name source [directory...]): the directories have headers of others.
 function(shardwise_compile_fail name source)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
   set(precompiled -include ${PROJECT_BINARY_DIR}/compile_fail/precompiled.hpp)
+  list(TRANSFORM ARGN PREPEND -I OUTPUT_VARIABLE include)
   set(compile ${CMAKE_CXX_COMPILER} -std=c++20 -fsyntax-only -I${PROJECT_SOURCE_DIR}/include
-              ${precompiled})
+              ${include} ${precompiled})
   add_test(NAME ${name}.control COMMAND ${compile} -DCASE=0 ${source})
   set(tests ${name}.control)
   file(READ ${source} text)

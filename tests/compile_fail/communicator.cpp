@@ -91,12 +91,11 @@ using Ctx = Context<Number, Reference, Mine>;
 #endif
 constexpr std::size_t bytes = sizeof(Ctx::dtype);
 
-#if CASE == 10  // expect: run_ranks calls f\(ThreadCommunicator&\), and F is no function that takes
+#if CASE == 10  // expect: each rank calls f\(C&\), and F is no function that takes one
 inline void start() {
   run_ranks(2, [](Mine&) {});
 }
-#elif CASE == \
-    11  // expect: run_mesh calls f\(MeshRanks<ThreadCommunicator>&\), and F is no function
+#elif CASE == 11  // expect: each rank calls f\(C&\), and F is no function that takes one
 inline void start() {
   run_mesh({.data = 2}, [](Mine&) {});
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "shardwise/comm/detail/rank_function.hpp"
 #include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/comm/mpi.hpp"
 #include "shardwise/comm/mpi_options.hpp"
@@ -21,6 +22,7 @@ namespace shardwise {
 /// or if f throws, the whole job ends, with the cause on stderr.
 template <class F>
 void run_mpi_mesh(const mesh& sizes, F f, MeshOptions options = {}, MpiOptions mpi_options = {}) {
+  static_assert(detail::must_take_rank<F, MeshRanks<MpiCommunicator>>());
   run_mpi_ranks(
       [&](MpiCommunicator& world) {
         MeshRanks<MpiCommunicator> ranks(world, sizes, options);

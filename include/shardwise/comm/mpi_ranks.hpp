@@ -6,6 +6,7 @@
 
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/rank_failure.hpp"
+#include "shardwise/comm/detail/rank_function.hpp"
 #include "shardwise/comm/mpi.hpp"
 #include "shardwise/core/error.hpp"
 
@@ -36,6 +37,7 @@ namespace detail::mpi {
 /// with an exit code other than 0, also those that wait.
 template <class F>
 void run_mpi_ranks(F f, MpiOptions options = {}) {
+  static_assert(detail::must_take_rank<F, MpiCommunicator>());
   const detail::mpi::Environment environment;
   try {
     MpiCommunicator ranks(MPI_COMM_WORLD, options);
@@ -49,6 +51,7 @@ void run_mpi_ranks(F f, MpiOptions options = {}) {
 /// and ends the job before f is called.
 template <class F>
 void run_mpi_ranks(int ranks, F f, MpiOptions options = {}) {
+  static_assert(detail::must_take_rank<F, MpiCommunicator>());
   run_mpi_ranks(
       [&](MpiCommunicator& all) {
         if (all.size() != ranks && all.rank() == 0)

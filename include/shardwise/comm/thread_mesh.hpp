@@ -1,8 +1,7 @@
 #pragma once
 // Runs a function on a mesh of ranks that are threads of this process.
 
-#include <concepts>
-
+#include "shardwise/comm/detail/rank_function.hpp"
 #include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
@@ -19,10 +18,7 @@ namespace shardwise {
 ///         the order does not name each axis once; what run_ranks throws
 template <class F>
 void run_mesh(const mesh& sizes, F f, MeshOptions options = {}, ThreadOptions thread_options = {}) {
-  static_assert(
-      std::invocable<F&, MeshRanks<ThreadCommunicator>&>,
-      "run_mesh calls f(MeshRanks<ThreadCommunicator>&), and F is no function that takes "
-      "one: give [](shardwise::MeshRanks<shardwise::ThreadCommunicator>& ranks) { ... }.");
+  static_assert(detail::must_take_rank<F, MeshRanks<ThreadCommunicator>>());
   run_ranks(
       sizes.size(),
       [&](ThreadCommunicator& world) {

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <concepts>
 #include <cstddef>
 #include <exception>
 #include <memory>
@@ -17,6 +16,7 @@
 
 #include "shardwise/comm/detail/patience.hpp"
 #include "shardwise/comm/detail/rank_failure.hpp"
+#include "shardwise/comm/detail/rank_function.hpp"
 #include "shardwise/comm/detail/thread_group.hpp"
 #include "shardwise/comm/detail/thread_world.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
@@ -182,9 +182,7 @@ inline void run_rank_threads(int ranks, RankProgram program, ThreadOptions optio
 ///         rank_error if a thread cannot be started
 template <class F>
 void run_ranks(int ranks, F f, ThreadOptions options = {}) {
-  static_assert(std::invocable<F&, ThreadCommunicator&>,
-                "run_ranks calls f(ThreadCommunicator&), and F is no function that takes one: give "
-                "[](shardwise::ThreadCommunicator& ranks) { ... }.");
+  static_assert(detail::must_take_rank<F, ThreadCommunicator>());
   const auto call = [](void* function, ThreadCommunicator& communicator) {
     (*static_cast<F*>(function))(communicator);
   };
