@@ -115,13 +115,7 @@ class Graph : public detail::NumberedParts<std::index_sequence_for<Parts...>, Pa
   }
 
   /// Features of its input, or `dynamic` if any number is allowed.
-  constexpr std::size_t in() const {
-    if constexpr (in_features != dynamic) {
-      return in_features;
-    } else {
-      return first_features(Numbers{});
-    }
-  }
+  constexpr std::size_t in() const { return first_features(Numbers{}); }
 
  private:
   template <std::size_t... Is>
@@ -144,7 +138,8 @@ class Graph : public detail::NumberedParts<std::index_sequence_for<Parts...>, Pa
   template <std::size_t... Is>
   constexpr std::size_t first_features(std::index_sequence<Is...>) const {
     return detail::features_needed<Inputs, Parts...>(
-        {detail::features_in(layer<Is>())...}, {detail::KeepsShape<typename Parts::layer>...})[0];
+        {detail::features_in(static_cast<const detail::Numbered<Is, Parts>&>(*this).layer)...},
+        {detail::KeepsShape<typename Parts::layer>...})[0];
   }
 };
 
