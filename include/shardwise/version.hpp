@@ -12,6 +12,9 @@
 #if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__
 #error "shardwise looks for NaN: compile without -ffast-math, -Ofast and -ffinite-math-only."
 #endif
+#ifdef __ASSOCIATIVE_MATH__
+#error "shardwise rounds in a fixed order: compile without -funsafe-math-optimizations."
+#endif
 
 ///@{
 /// The version by semantic versioning: three numbers, and a text of all three.
