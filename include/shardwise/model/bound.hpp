@@ -68,7 +68,8 @@ class Bound {
     if constexpr (can_leave_parameters) binder.kept.add();
     if constexpr (MeshCommunicator<typename Ctx::communicator> && parameter_count > 0)
       parameters_.number = binder.add_layer(parameters_.slots);
-    const Shape out = in.rank() > 0 ? layer.output_shape(in) : Shape{};
+    const bool is_known = in.rank() > 0 || detail::StatesFeatures<L>;
+    const Shape out = is_known ? layer.output_shape(in) : Shape{};
     binder.given = out;
     detail::require_runs_over_context<L, In>(binder.run, in, out);
     parameters_.rows = detail::rows_begin<L>(binder.run, in, out);

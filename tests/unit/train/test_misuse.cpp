@@ -295,6 +295,12 @@ TEST_CASE("parameters behind axes that nobody knows are refused, not guessed") {
   });
 }
 
+TEST_CASE("parameters behind a layer that states its features need no shape of the input") {
+  using Rows = Sequential<Flatten, RmsNorm<4, Affine::none>, Linear<split::none, 4, 2>>;
+  SingleRank alone;
+  CHECK(message_of([&] { ModelOf<Rows, SingleRank> model(alone, Seed{1}); }) == "");
+}
+
 namespace {
 
 /// y = w x, masked: with w = 1, large numbers overflow where the mask keeps them.
