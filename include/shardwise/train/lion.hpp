@@ -32,7 +32,7 @@ struct Lion {
   }
 
   /// m.
-  constexpr std::size_t moments() const { return 1; }
+  static constexpr std::size_t moments() { return 1; }
 
   /// One step on one element, in numbers of type A.
   template <class A>

@@ -28,9 +28,9 @@ namespace shardwise {
 ///
 ///     rule.learning_rate                    may change from step to step
 ///     rule.check()                          throws argument_error for options that make no sense
-///     rule.moments()                        numbers that are kept for each element; static, if it
-///                                           depends on no option: then the loop over the elements
-///                                           has vectors
+///     rule.moments()                        numbers that are kept for each element; static
+///                                           constexpr, if it depends on no option: then the loop
+///                                           over the elements has vectors
 ///     rule.update<A>(step)                  what happens in that step, counted from 1: an object
 ///     update(value, gradient, moments)      that returns the new value, and changes the moments
 ///
