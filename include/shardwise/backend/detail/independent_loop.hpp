@@ -11,10 +11,10 @@ namespace shardwise::detail {
 /// one writes, so that it vectorises the loop even if input and output are the same memory. At -O2,
 /// g++ 12 vectorises only loops of a known number of iterations, so the loop runs in blocks. It has
 /// a copy of f: g++ must assume that an iteration could write to what f refers to, but not to that.
-/// Always inlined: clang would keep a long loop as a function of its own, which has not the wide
-/// vectors of its caller.
+/// Always inlined, and flat: clang would keep a long loop, or a long f, as a function of its own,
+/// which has not the wide vectors of its caller.
 template <class F>
-[[gnu::always_inline]] inline void plain_loop(std::size_t n, const F& given) {
+[[gnu::always_inline, gnu::flatten]] inline void plain_loop(std::size_t n, const F& given) {
   const F f = given;
   std::size_t i = 0;
 #if defined(__GNUC__) && !defined(__clang__)
