@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <span>
 
+#include "shardwise/backend/detail/independent_loop.hpp"
 #include "shardwise/comm/call.hpp"
 #include "shardwise/core/dtype.hpp"
 
@@ -24,6 +25,21 @@ constexpr A combine(A a, A b) {
 /// Elements that are reduced at a time: their sums stay in the first-level cache.
 inline constexpr std::size_t reduction_block = 1024;
 
+/// out[i] = a[i] and b[i], combined. Only sums are of so many numbers that wide vectors pay for the
+/// time to compile them.
+template <Reduction R, class Left, class T>
+void combine_each(std::size_t count, const Left* a, const T* b, accumulate_t<T>* out) {
+  using A = accumulate_t<T>;
+  const auto one = [=](std::size_t i) {
+    out[i] = combine<R>(static_cast<A>(a[i]), static_cast<A>(b[i]));
+  };
+  if constexpr (R == Reduction::sum) {
+    independent_loop(count, one);
+  } else {
+    for (std::size_t i = 0; i < count; ++i) one(i);
+  }
+}
+
 /// sums[i] = in[0][first + i] + in[1][first + i] + ..., from left to right.
 template <Reduction R, class T>
 void reduce_block(std::span<const T* const> in, std::size_t first, std::size_t count,
@@ -34,13 +50,8 @@ void reduce_block(std::span<const T* const> in, std::size_t first, std::size_t c
     for (std::size_t i = 0; i < count; ++i) sums[i] = static_cast<A>(a[i]);
     return;
   }
-  const T* b = in[1] + first;
-  for (std::size_t i = 0; i < count; ++i)
-    sums[i] = combine<R>(static_cast<A>(a[i]), static_cast<A>(b[i]));
-  for (std::size_t r = 2; r < in.size(); ++r) {
-    const T* c = in[r] + first;
-    for (std::size_t i = 0; i < count; ++i) sums[i] = combine<R>(sums[i], static_cast<A>(c[i]));
-  }
+  combine_each<R>(count, a, in[1] + first, sums);
+  for (std::size_t r = 2; r < in.size(); ++r) combine_each<R>(count, sums, in[r] + first, sums);
 }
 
 /// reduce_block for one Reduction.
@@ -60,7 +71,9 @@ void reduce_blocks(ReduceBlock<T> reduce, std::span<const T* const> in, std::siz
     const std::size_t n = std::min(reduction_block, count - done);
     reduce(in, first + done, n, sums.data());
     for (T* out : outputs)
-      for (std::size_t i = 0; i < n; ++i) out[done + i] = static_cast<T>(sums[i]);
+      independent_loop(n, [from = sums.data(), to = out + done](std::size_t i) {
+        to[i] = static_cast<T>(from[i]);
+      });
   }
 }
 
