@@ -6,7 +6,8 @@
 // Where a communicator has one rank, NCCL only copies and starts no thread. So a second process is
 // the second rank on the same GPU. NCCL takes it for another host and sends through the loopback
 // interface, and the GPU runs the two in turns: the time until they are done is not that of ranks
-// with a GPU each. Without the launcher, only one rank is measured.
+// with a GPU each. Without the launcher, only one rank is measured. The ids of NCCL go through files in
+// TMPDIR, which must be new, as the launcher makes it.
 //
 //     tests/gpu/on_one_gpu.sh -n 2 bench_gpu_nccl_calls [--rounds=N] [--quick] ...
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "shardwise/backend/detail/elementary.hpp"
-#include "shardwise/backend/detail/independent_loop.hpp"
 #include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/core/independent_loop.hpp"
 
 namespace by_hand {
 

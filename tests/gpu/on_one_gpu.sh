@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs a program as ranks of NCCL that are processes and share a GPU. NCCL refuses two ranks of one machine on
 # one GPU, so each says that it is on another machine, and they send over the loopback interface. When one
-# has failed, those that have not ended ten seconds later are killed, and it is told who ended well. They end
-# with this script.
+# has failed, those that have not ended ten seconds later are killed, and it is told who ended well. They are
+# killed, too, when this script is interrupted.
 # Usage: on_one_gpu.sh -n RANKS PROGRAM ARGUMENT...
 set -uo pipefail
 ranks=$2
@@ -10,7 +10,7 @@ shift 2
 
 TMPDIR=$(mktemp -d)  # for NCCL's ids, which need a new folder
 trap 'rm -r "$TMPDIR"' EXIT
-trap 'kill -KILL $(jobs -p); exit 1' INT TERM
+trap 'kill -KILL $(jobs -p); exit 1' HUP INT TERM
 export TMPDIR WORLD_SIZE=$ranks LOCAL_RANK=0 NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo
 
 declare -A rank_of

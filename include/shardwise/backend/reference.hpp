@@ -6,11 +6,11 @@
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
-#include "shardwise/backend/detail/independent_loop.hpp"
 #include "shardwise/backend/detail/pooling_loops.hpp"
 #include "shardwise/backend/detail/reference_convolution.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/independent_loop.hpp"
 
 namespace shardwise {
 

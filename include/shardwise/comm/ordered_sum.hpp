@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <span>
 
-#include "shardwise/backend/detail/independent_loop.hpp"
 #include "shardwise/comm/call.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/independent_loop.hpp"
 
 namespace shardwise {
 

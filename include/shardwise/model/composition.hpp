@@ -37,7 +37,7 @@ namespace shardwise {
 /// Deriving a type of your own keeps its name in messages and errors. Parts whose sizes are
 /// `dynamic` are given to the constructor, all in order.
 template <std::size_t Inputs, class... Parts>
-class Graph : public detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...> {
+class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...> {
   using Numbers = std::index_sequence_for<Parts...>;
   using Layers = detail::NumberedParts<Numbers, Parts...>;
 
@@ -118,6 +118,9 @@ class Graph : public detail::NumberedParts<std::index_sequence_for<Parts...>, Pa
   constexpr std::size_t in() const { return first_features(Numbers{}); }
 
  private:
+  template <std::size_t Index, class L>
+  friend constexpr const auto& detail::layer_of(const L&) noexcept;
+
   template <std::size_t... Is>
   static consteval void check(std::index_sequence<Is...>) {
     (detail::check_part<Graph, Is>(), ...);

@@ -325,9 +325,9 @@ class Model : public ModelBase<Ctx> {
     return run_.parameters.gradients();
   }
 
-  /// Tells the model that the program has written all gradients of this step itself, whole ones, in
-  /// place of a backward: nothing is then summed over the ranks, and an optimizer applies them.
-  /// Every rank calls it, after it has written to `gradients()`.
+  /// Tells the model that the program has made all gradients of this step whole itself, in place of
+  /// a backward and of `settle_gradients`: nothing is then summed over the ranks, and an optimizer
+  /// applies them. Every rank calls it, after it has written to `gradients()`.
   void gradients_written() requires(Use::trains) { run_.gradients = GradientState::whole; }
 
   /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp. Where ranks store

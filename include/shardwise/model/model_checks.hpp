@@ -215,7 +215,12 @@ inline void require_may_go_backward(std::string (*model)(), bool has_gone_forwar
                           "whose gradients are summed over ranks already. Let the batch that "
                           "completes these be the last one"});
   }
-  if (are_whole(gradients)) {
+  if (gradients == GradientState::applied) {
+    throw argument_error({model(),
+                          ": backward after an optimizer's step() has applied the gradients: call "
+                          "next_step() first, or end_step() in place of both"});
+  }
+  if (gradients == GradientState::whole) {
     throw argument_error({model(),
                           ": backward after settle_gradients: its summands would be added to "
                           "whole gradients. Settle once, after the last backward of a step"});

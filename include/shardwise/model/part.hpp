@@ -149,8 +149,8 @@ struct NumberedParts<std::index_sequence<Is...>, Parts...> : Numbered<Is, Parts>
       : Numbered<Is, Parts>(layers)... {}
 };
 
-/// The layer of part Index, as `list.layer<Index>()`, whose symbol has the types of all parts: with
-/// many layers, compilers take long to write it.
+/// The layer of part Index, as `list.layer<Index>()`. Symbols of members of Graph have the types of
+/// all parts, which compilers take long to write; this one has the name of L.
 template <std::size_t Index, class L>
 constexpr const auto& layer_of(const L& list) noexcept {
   return static_cast<const Numbered<Index, typename L::template part_type<Index>>&>(list).layer;

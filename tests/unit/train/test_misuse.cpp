@@ -244,7 +244,8 @@ TEST_CASE("an optimizer refuses a step without gradients of its own, and the ste
   settle(t);
   t.optimizer.step();
   refused(" by gradients that the step before has applied already");
-  CHECK(contains(message_of([&] { t.backward(); }), "backward after settle_gradients"));
+  CHECK(contains(message_of([&] { t.backward(); }),
+                 "has applied the gradients: call next_step() first"));
   t.model.settle_gradients();  // of which there are none
   refused(" by gradients");
   t.model.next_step();

@@ -9,10 +9,10 @@
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/cblas/products.hpp"
 #include "shardwise/backend/cblas/threads.hpp"
-#include "shardwise/backend/detail/independent_loop.hpp"
 #include "shardwise/backend/detail/pooling_loops.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/independent_loop.hpp"
 
 namespace shardwise {
 

@@ -7,10 +7,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "shardwise/backend/detail/independent_loop.hpp"
 #include "shardwise/backend/detail/taps.hpp"
 #include "shardwise/backend/pooling.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/independent_loop.hpp"
 
 namespace shardwise::detail {
 

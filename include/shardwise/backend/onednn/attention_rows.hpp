@@ -7,10 +7,10 @@
 #include <limits>
 
 #include "shardwise/backend/detail/elementary.hpp"
-#include "shardwise/backend/detail/independent_loop.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/backend/onednn/attention_blocks.hpp"
 #include "shardwise/backend/onednn/processor.hpp"
+#include "shardwise/core/independent_loop.hpp"
 #include "shardwise/core/partition.hpp"
 
 namespace shardwise::detail::onednn {

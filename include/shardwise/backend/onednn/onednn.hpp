@@ -10,7 +10,6 @@
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
-#include "shardwise/backend/detail/independent_loop.hpp"
 #include "shardwise/backend/detail/pooling_loops.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/backend/onednn/attention_heads.hpp"
@@ -20,6 +19,7 @@
 #include "shardwise/backend/onednn/weight_product.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/independent_loop.hpp"
 
 namespace shardwise {
 

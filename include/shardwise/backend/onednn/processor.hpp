@@ -3,7 +3,7 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-#include "shardwise/backend/detail/independent_loop.hpp"
+#include "shardwise/core/independent_loop.hpp"
 
 namespace shardwise::detail::onednn {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "shardwise/backend/activation.hpp"
-#include "shardwise/backend/detail/independent_loop.hpp"
+#include "shardwise/core/independent_loop.hpp"
 
 using namespace shardwise;
 
