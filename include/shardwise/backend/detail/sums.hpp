@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/detail/independent_loop.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 
@@ -76,14 +77,14 @@ struct SumsOfBlock {
   SummedRows<V> of;
   StoreSum<T> put;
 
-  constexpr void operator()(std::size_t block) const {
+  void operator()(std::size_t block) const {
     using A = accumulate_t<T>;
     const std::size_t first = block * columns_at_once;
     const std::size_t here = std::min(columns_at_once, of.columns - first);
     std::array<A, columns_at_once> sums{};
     for (std::size_t r = 0; r < of.rows; ++r) {
       const V* const row = of.values + r * of.apart + first;
-      for (std::size_t c = 0; c < here; ++c) sums[c] += static_cast<A>(row[c]);
+      plain_loop(here, [row, to = sums.data()](std::size_t c) { to[c] += static_cast<A>(row[c]); });
     }
     for (std::size_t c = 0; c < here; ++c) put(first + c, sums[c]);
   }

@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/detail/independent_loop.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/tensor_memory.hpp"
@@ -164,22 +165,24 @@ struct NormGradientsOfBlock {
   std::size_t count;
   PutNormGradient<HasBias, T> put;
 
-  constexpr void operator()(std::size_t block) const {
+  void operator()(std::size_t block) const {
     using A = accumulate_t<T>;
     const std::size_t n = terms.n;
     const std::size_t first = block * columns_at_once;
     const std::size_t here = std::min(columns_at_once, n - first);
     std::array<A, columns_at_once> along{};
     std::array<A, columns_at_once> level{};
+    A* const to = along.data();
+    A* const to_level = level.data();
     for (std::size_t r = 0; r < count; ++r) {
       const auto row = terms.rows[r];
       const T* const in = terms.x + r * n + first;
       const T* const from = terms.dy + r * n + first;
-      for (std::size_t i = 0; i < here; ++i) {
+      plain_loop(here, [=](std::size_t i) {
         const A d = static_cast<A>(from[i]);
-        along[i] += d * row.normalised(in[i]);
-        if constexpr (HasBias) level[i] += d;
-      }
+        to[i] += d * row.normalised(in[i]);
+        if constexpr (HasBias) to_level[i] += d;
+      });
     }
     for (std::size_t i = 0; i < here; ++i) put(first + i, {along[i], level[i]});
   }
