@@ -202,8 +202,13 @@ void for_each_in_channels(B& backend, const ChannelsOf& tensor, const F& f) {
     backend.for_each(tensor.channels * tensor.count(), InItsChannel<F>{tensor, f});
   } else {
     for (std::size_t o = 0; o < tensor.outer; ++o) {
+      const std::size_t begin = o * tensor.channels * tensor.inner;
+      if (tensor.inner == 1) {
+        backend.for_each(tensor.channels, [f, begin](std::size_t c) { f(c)(begin + c); });
+        continue;
+      }
       for (std::size_t c = 0; c < tensor.channels; ++c) {
-        const std::size_t first = (o * tensor.channels + c) * tensor.inner;
+        const std::size_t first = begin + c * tensor.inner;
         backend.for_each(tensor.inner, [g = f(c), first](std::size_t i) { g(first + i); });
       }
     }
