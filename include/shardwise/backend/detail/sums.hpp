@@ -6,8 +6,8 @@
 #include <cstddef>
 
 #include "shardwise/backend/backend.hpp"
-#include "shardwise/backend/detail/independent_loop.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/independent_loop.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise::detail {
