@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <limits>
 
+#include "shardwise/backend/detail/elementary.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/train/element_loss.hpp"
 
@@ -23,7 +24,7 @@ struct SquaredWithin {
   constexpr Term<A> operator()(std::size_t, A prediction, A target) const {
     const A difference = prediction - target;
     const A magnitude = std::abs(difference);
-    const A within = std::min(magnitude, bound);  // in this order NaN stays
+    const A within = at_most(magnitude, bound);  // NaN stays
     const A slope = factor * within;
     return {slope * (magnitude - within / 2), std::copysign(slope, difference)};
   }
