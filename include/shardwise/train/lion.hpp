@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "shardwise/backend/detail/elementary.hpp"
 #include "shardwise/train/optimizer.hpp"
 
 namespace shardwise {
@@ -48,7 +49,7 @@ struct Lion {
     constexpr A operator()(A value, A gradient, A* moments) const {
       const A mean = beta1 * moments[0] + fresh1 * gradient;
       moments[0] = beta2 * moments[0] + fresh2 * gradient;
-      const A sign = mean > 0 ? A(1) : mean < 0 ? A(-1) : mean;
+      const A sign = detail::select(mean > 0, A(1), detail::select(mean < 0, A(-1), mean));
       return keep * value - rate * sign;
     }
   };
