@@ -8,6 +8,7 @@
 #include <span>
 
 #include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/detail/elementary.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/tensor_memory.hpp"
@@ -28,7 +29,7 @@ struct Collect {
 
   constexpr void operator()(std::size_t i) const {
     using A = accumulate_t<To>;
-    const A before = adds ? static_cast<A>(to[i]) : A(0);
+    const A before = select(adds, static_cast<A>(to[i]), A(0));
     to[i] = static_cast<To>(before + rounded<A>(from[i]));
   }
 };
