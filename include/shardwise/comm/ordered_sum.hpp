@@ -25,18 +25,14 @@ constexpr A combine(A a, A b) {
 /// Elements that are reduced at a time: their sums stay in the first-level cache.
 inline constexpr std::size_t reduction_block = 1024;
 
-/// out[i] = a[i] and b[i], combined. Only sums are of so many numbers that wide vectors pay for the
+/// Calls f(i) for each i < count. Only sums are of so many numbers that wide vectors pay for the
 /// time to compile them.
-template <Reduction R, class Left, class T>
-void combine_each(std::size_t count, const Left* a, const T* b, accumulate_t<T>* out) {
-  using A = accumulate_t<T>;
-  const auto one = [=](std::size_t i) {
-    out[i] = combine<R>(static_cast<A>(a[i]), static_cast<A>(b[i]));
-  };
+template <Reduction R, class F>
+void reduce_loop(std::size_t count, const F& f) {
   if constexpr (R == Reduction::sum) {
-    independent_loop(count, one);
+    independent_loop(count, f);
   } else {
-    for (std::size_t i = 0; i < count; ++i) one(i);
+    for (std::size_t i = 0; i < count; ++i) f(i);
   }
 }
 
@@ -50,8 +46,14 @@ void reduce_block(std::span<const T* const> in, std::size_t first, std::size_t c
     for (std::size_t i = 0; i < count; ++i) sums[i] = static_cast<A>(a[i]);
     return;
   }
-  combine_each<R>(count, a, in[1] + first, sums);
-  for (std::size_t r = 2; r < in.size(); ++r) combine_each<R>(count, sums, in[r] + first, sums);
+  reduce_loop<R>(count, [=, b = in[1] + first](std::size_t i) {
+    sums[i] = combine<R>(static_cast<A>(a[i]), static_cast<A>(b[i]));
+  });
+  for (std::size_t r = 2; r < in.size(); ++r) {
+    reduce_loop<R>(count, [=, c = in[r] + first](std::size_t i) {
+      sums[i] = combine<R>(sums[i], static_cast<A>(c[i]));
+    });
+  }
 }
 
 /// reduce_block for one Reduction.
