@@ -99,12 +99,13 @@ TEST_CASE(
         const std::string late = error_of([&] { graph.loss(); });
         CAPTURE(late);
         CHECK(late.starts_with("peer_error: rank " + std::to_string(nccl.rank()) +
-                               ": recorded(), call "));
+                               ": recorded() at step "));
         CHECK(late.find(" was not done within 1 s: another rank has left") != std::string::npos);
         const std::uint64_t steps = t.optimizer.steps();
         const std::string refused = error_of([&] { graph.launch(); });
         CAPTURE(refused);
-        CHECK(refused.find("recorded() comes too late: recorded(), call ") != std::string::npos);
+        CHECK(refused.find("recorded() at step 6 comes too late: recorded() at step 5, call ") !=
+              std::string::npos);
         CHECK(error_of([&] { graph.loss(); }) == late);
         CHECK(t.optimizer.steps() == steps);
       }

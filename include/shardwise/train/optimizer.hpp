@@ -302,6 +302,7 @@ class Optimizer {
  private:
   using Memory = ParameterMemory<typename M::precision>;
   using Update = decltype(std::declval<const Rule&>().template update<A>(1));
+  using Count = decltype(detail::moments_of(std::declval<const Rule&>()));
   using Changing = detail::Changing<typename M::backend_type, Update>;
 
   std::size_t place_of_moments(const detail::Share& in, std::size_t position) const {
@@ -330,11 +331,9 @@ class Optimizer {
                                const Given* gradients, Run& run, const Changing& update) {
     if (first >= last) return;
     const auto& memory = model_->run().parameters;
-    const auto count = detail::moments_of(rule_);
-    detail::UpdateElement<typename M::precision, decltype(update.here()), Given, decltype(count)>
-        loop{update.here(), count, moments_.data() + place_of_moments(in, first),
-             memory.values().data() + first,
-             gradients + in.gradients.offset + (first - in.mine.offset)};
+    detail::UpdateElement<typename M::precision, decltype(update.here()), Given, Count> loop{
+        update.here(), detail::moments_of(rule_), moments_.data() + place_of_moments(in, first),
+        memory.values().data() + first, gradients + in.gradients.offset + (first - in.mine.offset)};
     if constexpr (Memory::copies) loop.copies = memory.rounded_copies() + first;
     run(last - first, loop);
   }
