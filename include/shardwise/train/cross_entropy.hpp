@@ -111,10 +111,10 @@ struct SoftmaxLoss {
       A* const largest = static_cast<A*>(memory.data());
       A* const sums = largest + count;
       put_largest(backend, count, out.rows, largest);
-      put_sums(backend, count, out.rows, largest, sums);
+      put_sums(backend, count, out, largest, sums);
       put_loss(backend, count, out, largest, sums);
     } else {
-      backend.for_each(count, WholeRow<T>{out});
+      backend.for_each(count, WholeRow<T>{{out}});
     }
   }
 
@@ -128,7 +128,7 @@ struct SoftmaxLoss {
     const auto largest = frame.template exchange<0>(std::move(largest_here));
 
     auto sums_here = frame.template exchange_input<1>();
-    put_sums(backend, count, out.rows, largest.view().data(), sums_here.writable().data());
+    put_sums(backend, count, out, largest.view().data(), sums_here.writable().data());
     const auto sums = frame.template exchange<1>(std::move(sums_here));
     put_loss(backend, count, out, largest.view().data(), sums.view().data());
   }
@@ -141,18 +141,16 @@ struct SoftmaxLoss {
                 LogitValues<T>{rows}, Largest{}, PutInto<A>{largest});
   }
 
-  /// On the host the exponentials are added in order, as for whole rows.
   template <class B, class T>
-  void put_sums(B& backend, std::size_t count, const LogitRows<T>& rows,
+  void put_sums(B& backend, std::size_t count, const LossOutput<T>& out,
                 const accumulate_t<T>* largest, accumulate_t<T>* sums) const {
     using A = accumulate_t<T>;
-    const LogitTerms<T> terms{rows, largest};
-    const PutRowSums<T> put{rows, largest, sums_per_row(), sums};
+    const PutRowSums<T> put{out.rows, largest, sums_per_row(), sums};
     if constexpr (DeviceBackend<B>) {
-      reduce_each(backend, count, rows.classes, LogitSums<A>{}, terms, Plus{}, put);
+      reduce_each(backend, count, out.rows.classes, LogitSums<A>{},
+                  LogitTerms<T>{out.rows, largest}, Plus{}, put);
     } else {
-      backend.for_each(
-          count, [=](std::size_t row) { put(row, sum_in_order<A>(rows.classes, terms(row))); });
+      backend.for_each(count, SumsOfRow<T>{{out}, put});
     }
   }
 
@@ -160,8 +158,12 @@ struct SoftmaxLoss {
   void put_loss(B& backend, std::size_t count, const LossOutput<T>& out,
                 const accumulate_t<T>* largest, const accumulate_t<T>* sums) const {
     const WholeRows<accumulate_t<T>> whole{largest, sums, sums_per_row()};
-    backend.for_each(count, PutRowLoss<T>{out, whole});
-    for_each_in_rows(backend, count, out.rows.classes, PutGradient<T>{out, whole});
+    if constexpr (DeviceBackend<B>) {
+      backend.for_each(count, PutRowLoss<T>{out, whole});
+      for_each_in_rows(backend, count, out.rows.classes, PutGradient<T>{out, whole});
+    } else {
+      backend.for_each(count, EndOfRow<T>{{out}, whole});
+    }
   }
 };
 

@@ -160,12 +160,9 @@ struct LogitRows {
 template <class T>
 constexpr accumulate_t<T> largest_of(const T* logits, std::size_t count) {
   using A = accumulate_t<T>;
-  A largest = -std::numeric_limits<A>::infinity();
-  for (std::size_t k = 0; k < count; ++k) {
-    const A z = static_cast<A>(logits[k]);
-    if (z > largest || z != z) largest = z;
-  }
-  return largest;
+  return lane_reduce<32>(
+      count, -std::numeric_limits<A>::infinity(),
+      [logits](std::size_t k) { return static_cast<A>(logits[k]); }, Largest{});
 }
 
 }  // namespace detail

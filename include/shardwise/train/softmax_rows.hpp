@@ -2,12 +2,16 @@
 // Softmax cross-entropy of rows of logits, as functions for a backend's loops: what one row adds,
 // its loss, and the gradient of its logits.
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
+#include "shardwise/backend/detail/elementary.hpp"
+#include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/independent_loop.hpp"
 #include "shardwise/train/labels.hpp"
 
 namespace shardwise::detail {
@@ -62,23 +66,14 @@ struct LogitTerms {
   LogitRows<T> rows;
   const A* largest;  // of whole rows
 
-  static constexpr auto of(const LogitRows<T>& rows, std::size_t row, A of_row) {
-    return
-        [logits = rows.of(row), first = rows.first, weights = rows.weights, of_row](std::size_t k) {
-          const A shifted = static_cast<A>(logits[k]) - of_row;
-          return LogitSums<A>{std::exp(shifted), weights.template of<A>(first + k) * shifted};
-        };
+  constexpr auto operator()(std::size_t row) const {
+    return [logits = rows.of(row), first = rows.first, weights = rows.weights,
+            of_row = largest[row]](std::size_t k) {
+      const A shifted = static_cast<A>(logits[k]) - of_row;
+      return LogitSums<A>{exponential(shifted), weights.template of<A>(first + k) * shifted};
+    };
   }
-  constexpr auto operator()(std::size_t row) const { return of(rows, row, largest[row]); }
 };
-
-/// Σ terms(k) over k in [0, count), in order.
-template <class A, class Terms>
-constexpr LogitSums<A> sum_in_order(std::size_t count, const Terms& terms) {
-  LogitSums<A> sums{};
-  for (std::size_t k = 0; k < count; ++k) sums = sums + terms(k);
-  return sums;
-}
 
 /// With the label's logit, if the rank has it.
 template <class A, class T>
@@ -119,17 +114,30 @@ struct GradientOfRow {
   std::size_t first;
   WeightsThere weights;
   A largest;
-  A exponentials;
+  A scale;  // Σ weight_k target_k / Σ exp(shifted_k) / divisor
   TargetShares<A> shares;
-  A of_row;  // Σ weight_k target_k
   A divisor;
   A* gradient;
 
   constexpr void operator()(std::size_t k) const {
-    const A probability = std::exp(static_cast<A>(logits[k]) - largest) / exponentials;
-    const A target = k == label ? shares.label + shares.other : shares.other;
-    const A weighted = weights.of<A>(first + k) * target;
-    gradient[k] = counts ? (of_row * probability - weighted) / divisor : A(0);
+    A value = exponential(static_cast<A>(logits[k]) - largest) * scale;
+    if (shares.other > 0) value -= target_of(k, shares.other);
+    if (k == label) value -= target_of(k, shares.label);
+    gradient[k] = counts ? value : A(0);
+  }
+
+  /// The same for all, where `gradient` has the exponentials.
+  void put_in_place(std::size_t classes) const {
+    if (!counts) return void(std::fill_n(gradient, classes, A(0)));
+    plain_loop(classes, [to = gradient, by = scale](std::size_t k) { to[k] *= by; });
+    if (shares.other > 0)
+      for (std::size_t k = 0; k < classes; ++k) gradient[k] -= target_of(k, shares.other);
+    if (label < classes) gradient[label] -= target_of(label, shares.label);
+  }
+
+ private:
+  constexpr A target_of(std::size_t k, A share) const {
+    return weights.of<A>(first + k) * share / divisor;
   }
 };
 
@@ -156,29 +164,10 @@ struct LossOutput {
             rows.first,
             rows.weights,
             largest,
-            exponentials,
+            weight_of_row(rows, row, shares) / exponentials / divisor,
             shares,
-            weight_of_row(rows, row, shares),
             divisor,
             gradient + row * rows.classes};
-  }
-};
-
-/// Loss and gradient of a row whose logits are all on this rank.
-template <class T>
-struct WholeRow {
-  static constexpr bool is_loop = true;
-
-  LossOutput<T> out;
-
-  constexpr void operator()(std::size_t row) const {
-    using A = accumulate_t<T>;
-    const LogitRows<T>& rows = out.rows;
-    const A largest = largest_of(rows.of(row), rows.classes);
-    const auto sums = sum_in_order<A>(rows.classes, LogitTerms<T>::of(rows, row, largest));
-    out.put_loss(row, with_label(rows, row, largest, sums));
-    const GradientOfRow<T> put = out.gradient_of(row, largest, sums.exponentials);
-    for (std::size_t k = 0; k < rows.classes; ++k) put(k);
   }
 };
 
@@ -230,6 +219,76 @@ struct PutGradient {
 
   constexpr GradientOfRow<T> operator()(std::size_t row) const {
     return out.gradient_of(row, whole.largest[row], whole[row].exponentials);
+  }
+};
+
+/// A row on the host, whose exponentials are computed once, by loops that have vectors, and are
+/// kept in the memory of its gradient.
+template <class T>
+struct RowInPlace {
+  using A = accumulate_t<T>;
+
+  LossOutput<T> out;
+
+  /// Writes the exponentials; returns what the rank's logits add to the sums of the row.
+  LogitSums<A> put_exponentials(std::size_t row, A largest) const {
+    const LogitRows<T>& rows = out.rows;
+    const T* const logits = rows.of(row);
+    A* const to = out.gradient + row * rows.classes;
+    plain_loop(rows.classes,
+               [=](std::size_t k) { to[k] = exponential(static_cast<A>(logits[k]) - largest); });
+    const A sum = lane_sum<A>(rows.classes, [to](std::size_t k) { return to[k]; });
+    if (!(out.shares.other > 0)) return {sum, A(0)};
+    return {sum, lane_sum<A>(rows.classes, [=, &rows](std::size_t k) {
+              return rows.weights.template of<A>(rows.first + k) *
+                     (static_cast<A>(logits[k]) - largest);
+            })};
+  }
+};
+
+/// Loss and gradient of a row whose logits are all on this rank.
+template <class T>
+struct WholeRow {
+  static constexpr bool is_loop = true;
+
+  RowInPlace<T> in_place;
+
+  void operator()(std::size_t row) const {
+    using A = accumulate_t<T>;
+    const LogitRows<T>& rows = in_place.out.rows;
+    const A largest = largest_of(rows.of(row), rows.classes);
+    const LogitSums<A> sums = in_place.put_exponentials(row, largest);
+    in_place.out.put_loss(row, with_label(rows, row, largest, sums));
+    in_place.out.gradient_of(row, largest, sums.exponentials).put_in_place(rows.classes);
+  }
+};
+
+/// What the rank's logits of a row add to the sums of the row.
+template <class T>
+struct SumsOfRow {
+  static constexpr bool is_loop = true;
+
+  RowInPlace<T> in_place;
+  PutRowSums<T> put;
+
+  void operator()(std::size_t row) const {
+    put(row, in_place.put_exponentials(row, put.largest[row]));
+  }
+};
+
+/// Loss and gradient of a row after SumsOfRow.
+template <class T>
+struct EndOfRow {
+  static constexpr bool is_loop = true;
+
+  RowInPlace<T> in_place;
+  WholeRows<accumulate_t<T>> whole;
+
+  void operator()(std::size_t row) const {
+    in_place.out.put_loss(row, whole[row]);
+    const LossOutput<T>& out = in_place.out;
+    out.gradient_of(row, whole.largest[row], whole[row].exponentials)
+        .put_in_place(out.rows.classes);
   }
 };
 
