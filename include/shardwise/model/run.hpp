@@ -24,6 +24,7 @@
 #include "shardwise/model/flight.hpp"
 #include "shardwise/model/gradient_listener.hpp"
 #include "shardwise/model/gradient_reducer.hpp"
+#include "shardwise/model/gradient_state.hpp"
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/observer.hpp"
@@ -36,22 +37,6 @@
 #include "shardwise/redistribute/run.hpp"
 
 namespace shardwise {
-
-/// The state of the gradients of a step.
-enum class GradientState : std::uint8_t {
-  none,      ///< no batch ran backward
-  summands,  ///< after a backward; a gradient with an owed reduction is one summand on each rank
-  summed_over_samples,  ///< these, summed over ranks that have other samples; nothing may be added
-  share_summed_over_samples,  ///< the same for what the rank's optimizer updates, if that is a
-                              ///< share
-  whole,                      ///< settled, or written by the program; nothing may be added
-  applied                     ///< whole, and an optimizer has changed the parameters by them
-};
-
-/// Whether gradients are whole, so that nothing may be added.
-constexpr bool are_whole(GradientState gradients) {
-  return gradients == GradientState::whole || gradients == GradientState::applied;
-}
 
 /// The purpose of a forward.
 enum class Pass : std::uint8_t {
