@@ -114,7 +114,7 @@ struct SoftmaxLoss {
       put_sums(backend, count, out, largest, sums);
       put_loss(backend, count, out, largest, sums);
     } else {
-      backend.for_each(count, WholeRow<T>{{out}});
+      backend.for_each(count, WholeRow<T>{out});
     }
   }
 
@@ -150,7 +150,7 @@ struct SoftmaxLoss {
       reduce_each(backend, count, out.rows.classes, LogitSums<A>{},
                   LogitTerms<T>{out.rows, largest}, Plus{}, put);
     } else {
-      backend.for_each(count, SumsOfRow<T>{{out}, put});
+      backend.for_each(count, SumsOfRow<T>{out, put});
     }
   }
 
@@ -162,7 +162,7 @@ struct SoftmaxLoss {
       backend.for_each(count, PutRowLoss<T>{out, whole});
       for_each_in_rows(backend, count, out.rows.classes, PutGradient<T>{out, whole});
     } else {
-      backend.for_each(count, EndOfRow<T>{{out}, whole});
+      backend.for_each(count, EndOfRow<T>{out, whole});
     }
   }
 };

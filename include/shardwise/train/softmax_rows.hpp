@@ -169,6 +169,21 @@ struct LossOutput {
             divisor,
             gradient + row * rows.classes};
   }
+
+  /// On the host: writes the exponentials of a row, computed once by a loop that has vectors, where
+  /// its gradient will be; returns what the rank's logits add to the sums of the row.
+  LogitSums<A> put_exponentials(std::size_t row, A largest) const {
+    const T* const logits = rows.of(row);
+    A* const to = gradient + row * rows.classes;
+    plain_loop(rows.classes,
+               [=](std::size_t k) { to[k] = exponential(static_cast<A>(logits[k]) - largest); });
+    const A sum = lane_sum<A>(rows.classes, [to](std::size_t k) { return to[k]; });
+    if (!(shares.other > 0)) return {sum, A(0)};
+    return {sum, lane_sum<A>(rows.classes, [=, this](std::size_t k) {
+              return rows.weights.template of<A>(rows.first + k) *
+                     (static_cast<A>(logits[k]) - largest);
+            })};
+  }
 };
 
 /// Stores the sums of a row for an exchange.
@@ -222,44 +237,20 @@ struct PutGradient {
   }
 };
 
-/// A row on the host, whose exponentials are computed once, by loops that have vectors, and are
-/// kept in the memory of its gradient.
-template <class T>
-struct RowInPlace {
-  using A = accumulate_t<T>;
-
-  LossOutput<T> out;
-
-  /// Writes the exponentials; returns what the rank's logits add to the sums of the row.
-  LogitSums<A> put_exponentials(std::size_t row, A largest) const {
-    const LogitRows<T>& rows = out.rows;
-    const T* const logits = rows.of(row);
-    A* const to = out.gradient + row * rows.classes;
-    plain_loop(rows.classes,
-               [=](std::size_t k) { to[k] = exponential(static_cast<A>(logits[k]) - largest); });
-    const A sum = lane_sum<A>(rows.classes, [to](std::size_t k) { return to[k]; });
-    if (!(out.shares.other > 0)) return {sum, A(0)};
-    return {sum, lane_sum<A>(rows.classes, [=, &rows](std::size_t k) {
-              return rows.weights.template of<A>(rows.first + k) *
-                     (static_cast<A>(logits[k]) - largest);
-            })};
-  }
-};
-
 /// Loss and gradient of a row whose logits are all on this rank.
 template <class T>
 struct WholeRow {
   static constexpr bool is_loop = true;
 
-  RowInPlace<T> in_place;
+  LossOutput<T> out;
 
   void operator()(std::size_t row) const {
     using A = accumulate_t<T>;
-    const LogitRows<T>& rows = in_place.out.rows;
+    const LogitRows<T>& rows = out.rows;
     const A largest = largest_of(rows.of(row), rows.classes);
-    const LogitSums<A> sums = in_place.put_exponentials(row, largest);
-    in_place.out.put_loss(row, with_label(rows, row, largest, sums));
-    in_place.out.gradient_of(row, largest, sums.exponentials).put_in_place(rows.classes);
+    const LogitSums<A> sums = out.put_exponentials(row, largest);
+    out.put_loss(row, with_label(rows, row, largest, sums));
+    out.gradient_of(row, largest, sums.exponentials).put_in_place(rows.classes);
   }
 };
 
@@ -268,12 +259,10 @@ template <class T>
 struct SumsOfRow {
   static constexpr bool is_loop = true;
 
-  RowInPlace<T> in_place;
+  LossOutput<T> out;
   PutRowSums<T> put;
 
-  void operator()(std::size_t row) const {
-    put(row, in_place.put_exponentials(row, put.largest[row]));
-  }
+  void operator()(std::size_t row) const { put(row, out.put_exponentials(row, put.largest[row])); }
 };
 
 /// Loss and gradient of a row after SumsOfRow.
@@ -281,12 +270,11 @@ template <class T>
 struct EndOfRow {
   static constexpr bool is_loop = true;
 
-  RowInPlace<T> in_place;
+  LossOutput<T> out;
   WholeRows<accumulate_t<T>> whole;
 
   void operator()(std::size_t row) const {
-    in_place.out.put_loss(row, whole[row]);
-    const LossOutput<T>& out = in_place.out;
+    out.put_loss(row, whole[row]);
     out.gradient_of(row, whole.largest[row], whole[row].exponentials)
         .put_in_place(out.rows.classes);
   }
