@@ -73,9 +73,11 @@ TEST_CASE("sums over many channels are rounded once") {
   std::mt19937 random(1);
   OneDnn backend;
   const SpatialAxis point{.input = 7, .output = 7};
+  const SpatialAxis far{.input = 13, .output = 13};
   const SpatialAxis same{.input = 14, .output = 14, .kernel = 3, .before = 1};
   for (const ConvolutionFormula& f :
        {ConvolutionFormula{{1, 512, 64}, {1, {SpatialAxis{}, point, point}}},
+        ConvolutionFormula{{1, 512, 64}, {1, {SpatialAxis{}, far, far}}},
         ConvolutionFormula{{1, 2048, 512}, {1, {SpatialAxis{}, point, point}}},
         ConvolutionFormula{{1, 256, 128}, {1, {SpatialAxis{}, same, same}}}}) {
     INFO(to_string(f));

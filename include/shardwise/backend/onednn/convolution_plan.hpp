@@ -99,20 +99,26 @@ inline ConstDesc queried(const Descriptor& desc, dnnl_query_t what) {
 /// library chooses, which takes copies there and back.
 enum class Images : bool { as_they_lie, as_the_library_likes };
 
-/// A product of a matrix with images must save more time than the copies take. With ResNet-50's
-/// shapes and 4 images of float, forward and the input's gradient are faster without copies by up
-/// to 40 % from 14 x 14 elements on, and slower by up to 40 % at 7 x 7
-/// (bench/kernels/convolution.cpp, AVX-512).
-inline Images best_images(const ConvolutionGeometry& g, const ErrorContext& context) {
-  const bool as_they_lie = g.multiplies_images && context.dtype == Dtype::float32 && g.plane > 128;
-  return as_they_lie ? Images::as_they_lie : Images::as_the_library_likes;
-}
+/// The products of a convolution.
+enum class Product { forward, input_gradient, weight_gradient };
 
-/// The weight's gradient is faster without copies by 5 to 80 % at any extent: it would need two,
-/// and for one tap the library takes long to copy its result to the plain layout.
-inline Images best_images_of_weight_gradient(const ConvolutionGeometry& g,
-                                             const ErrorContext& context) {
-  const bool as_they_lie = g.multiplies_images && context.dtype == Dtype::float32;
+/// A product of a matrix with images must save more time than the copies take. With ResNet-50's
+/// shapes and 4 images on AVX-512 (bench/kernels/convolution.cpp):
+/// - float: forward and the input's gradient are faster without copies by up to 40 % from 14 x 14
+///   elements on, and slower by up to 40 % at 7 x 7. The weight's gradient is faster without by 5
+///   to 80 % at any extent: it would need two, and for one tap the library takes long to copy its
+///   result to the plain layout.
+/// - bf16: forward is faster without copies by 3 to 110 % from 14 x 14 elements on, and slower by
+///   50 % at 7 x 7. Gradients are faster with copies, and so is all on a processor with tiles.
+inline Images best_images(Product product, const ConvolutionGeometry& g,
+                          const ErrorContext& context) {
+  if (!g.multiplies_images) return Images::as_the_library_likes;
+  const bool is_large = g.plane > 128;
+  bool as_they_lie = false;
+  if (context.dtype == Dtype::float32)
+    as_they_lie = is_large || product == Product::weight_gradient;
+  else if (product_dtype(g, context) == dnnl_bf16)
+    as_they_lie = is_large && product == Product::forward && !multiplies_tiles();
   return as_they_lie ? Images::as_they_lie : Images::as_the_library_likes;
 }
 
@@ -164,7 +170,8 @@ class ForwardConvolution {
                      Activation activation, const ErrorContext& context)
       : ForwardConvolution(
             session, g, with_bias, context,
-            describe_forward(session, g, {g, best_images(g, context), with_bias, context},
+            describe_forward(session, g,
+                             {g, best_images(Product::forward, g, context), with_bias, context},
                              activation, context)) {}
 
   void run(Session& session, const void* x, const void* w, std::uint64_t version, const void* bias,
@@ -258,7 +265,7 @@ class KernelGradient {
 
   static Descriptor described(Session& session, const ConvolutionGeometry& g, bool with_bias,
                               const ErrorContext& context) {
-    const Images images = best_images_of_weight_gradient(g, context);
+    const Images images = best_images(Product::weight_gradient, g, context);
     const Descriptor forward =
         describe_forward(session, g, {g, images, with_bias, context}, Activation::none, context);
     const OpenTensors tensors(g, images, with_bias, gradient_dtype, context);
@@ -311,7 +318,8 @@ class InputGradient {
  private:
   static Descriptor described(Session& session, const ConvolutionGeometry& g,
                               const ErrorContext& context) {
-    const OpenTensors tensors(g, best_images(g, context), false, context);
+    const Images images = best_images(Product::input_gradient, g, context);
+    const OpenTensors tensors(g, images, false, context);
     const Descriptor forward = describe_forward(session, g, tensors, Activation::none, context);
     dnnl_primitive_desc_t desc = nullptr;
     check(

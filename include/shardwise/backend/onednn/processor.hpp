@@ -7,12 +7,15 @@
 
 namespace shardwise::detail::onednn {
 
+/// Whether the library uses all that `isa` names.
+inline bool has(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
+
 /// Whether the processor multiplies bf16. With AVX-512 alone, the library computes such products
 /// from floats, and takes three times as long as for products of floats.
-inline bool multiplies_bf16() {
-  constexpr int native = dnnl_cpu_isa_avx512_core_bf16;
-  return (dnnl_get_effective_cpu_isa() & native) == native;
-}
+inline bool multiplies_bf16() { return has(dnnl_cpu_isa_avx512_core_bf16); }
+
+/// Whether it multiplies bf16 in tiles of 16 rows and columns (AMX).
+inline bool multiplies_tiles() { return has(dnnl_cpu_isa_avx512_core_amx); }
 
 #if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__AVX512F__)
 
