@@ -29,7 +29,8 @@ TEST_CASE_TEMPLATE("channels that the library keeps in blocks", T, float, bf16) 
   const SpatialAxis halved{.input = 9, .output = 4, .kernel = 3, .stride = 2, .before = 0};
   const SpatialAxis point{.input = 5, .output = 5};
   const SpatialAxis far{.input = 13, .output = 13};  // images large enough to be left as they lie
-  for (const SpatialAxis& axis : {same, halved, point, far}) {
+  const SpatialAxis skipping{.input = 10, .output = 5, .stride = 2};  // the last row too
+  for (const SpatialAxis& axis : {same, halved, point, far, skipping}) {
     for (const ConvolutionChannels& channels :
          {ConvolutionChannels{1, 32, 48}, {1, 3, 64}, {1, 17, 40}, {2, 16, 16}, {32, 1, 1}}) {
       const ConvolutionFormula f{channels, {2, {SpatialAxis{}, axis, axis}}};

@@ -25,6 +25,14 @@ constexpr std::size_t elements_read(const SpatialAxis& axis) {
   return end < axis.before + axis.input ? end - axis.before : axis.input;
 }
 
+/// The number of elements of the axis in the library's tensor. oneDNN requires that windows read
+/// all of them, except fewer than a stride at the end. Its fastest kernels for one tap take images
+/// with whole strides only.
+constexpr std::size_t elements_described(const SpatialAxis& axis) {
+  const std::size_t read = elements_read(axis);
+  return axis.kernel == 1 ? std::min(axis.input, read + axis.stride - 1) : read;
+}
+
 /// Whether an image is at least as long as a window along the axis, and every window reads some of
 /// it.
 constexpr bool windows_fit(const SpatialAxis& axis) {
@@ -98,9 +106,8 @@ class TensorShape {
 };
 
 /// Extents, steps and padding for oneDNN; no extent is empty, and windows read some of the input.
-/// Images with fewer than three axes of space are described with two. oneDNN requires that windows
-/// read all elements of an image, except fewer than a stride at its end. So rows after those that
-/// this rank reads are left out of the tensor, and stay in memory.
+/// Images with fewer than three axes of space are described with two. Elements after
+/// `elements_described` are left out of the tensor, and stay in memory.
 class ConvolutionGeometry {
  public:
   ConvolutionGeometry(const ConvolutionChannels& channels, const ConvolutionCall& call) {
@@ -131,17 +138,18 @@ class ConvolutionGeometry {
 
  private:
   void append(const SpatialAxis& axis, std::size_t i) {
-    const std::size_t read = elements_read(axis);
-    leaves_out = leaves_out || read != axis.input;
+    const std::size_t described = elements_described(axis);
+    const dnnl_dim_t after = as_dim(end_of_windows(axis)) - as_dim(axis.before + described);
+    leaves_out = leaves_out || described != axis.input;
     multiplies_images = multiplies_images && axis == SpatialAxis{axis.input, axis.input};
-    x.append(read, axis.input);
+    x.append(described, axis.input);
     y.append(axis.output);
     w.append(axis.kernel);
     kernel[i] = as_dim(axis.kernel);
     steps.strides[i] = as_dim(axis.stride);
     steps.dilates[i] = axis.kernel == 1 ? 0 : as_dim(axis.dilation) - 1;  // pooling needs this 0
     steps.before[i] = as_dim(axis.before);
-    steps.after[i] = as_dim(end_of_windows(axis)) - as_dim(axis.before + read);
+    steps.after[i] = std::max<dnnl_dim_t>(0, after);
   }
 };
 
