@@ -307,13 +307,13 @@ TEST_CASE("gradients that fp16 cannot hold are lost without a loss scale, and fo
   for (const float value : scaled.model.values().first(4)) CHECK(value == 1 - 0x1p-15F);
 
   // A weight's gradient, 2^-25 times the scale, is finite from a scale of 2^40 down.
-  Slow<P> dynamic;
-  dynamic.optimizer.set_learning_rate(0x1p10);
+  Slow<P> rescaled;
+  rescaled.optimizer.set_learning_rate(0x1p10);
   LossScaler falling({.initial = 0x1p60});
-  while (train(dynamic, {.scaler = &falling}).skipped) CHECK(dynamic.optimizer.steps() == 0);
+  while (train(rescaled, {.scaler = &falling}).skipped) CHECK(rescaled.optimizer.steps() == 0);
   CHECK(falling.skipped() == 20);
   CHECK(falling.scale() == 0x1p40);
-  CHECK(dynamic.model.values()[0] == 1 - 0x1p-15F);
+  CHECK(rescaled.model.values()[0] == 1 - 0x1p-15F);
 }
 
 // 300 times 1: in bf16 the sum would stay at 256, to which 1 adds nothing.

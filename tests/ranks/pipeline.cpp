@@ -1060,10 +1060,9 @@ TEST_CASE("a rank whose stages have different learning rates is refused on all r
     });
   });
   for (const std::string& error : errors)
-    CHECK(
-        contains(error,
-                 "stages of this rank have the learning rates 0.500000 and 0.250000: all stages of "
-                 "a pipeline have one"));
+    CHECK(contains(error,
+                   "stages of this rank have the learning rates 0.5 and 0.25: all stages of "
+                   "a pipeline have one"));
   CHECK(contains(errors[0], "collective_error: rank 1"));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Sentences for messages, made of words and values in one call.
 
+#include <charconv>
 #include <concepts>
 #include <initializer_list>
 #include <string>
@@ -74,12 +75,14 @@ class Piece {
   template <class T>
   [[gnu::cold]] static void add_value(std::string& text, What what) {
     const T& value = *static_cast<const T*>(what.object);
-    if constexpr (Words<T>)
+    if constexpr (Words<T>) {
       text += std::string_view(value);
-    else if constexpr (std::is_floating_point_v<T>)
-      text += std::to_string(value);
-    else
+    } else if constexpr (std::is_floating_point_v<T>) {
+      char digits[64];  // the fewest that are read as the same number
+      text.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+    } else {
       text += to_string(value);
+    }
   }
 
   What what_;
