@@ -42,12 +42,13 @@ struct UpsampledAxis {
   /// The small element of large element o.
   constexpr std::size_t source(std::size_t o) const { return (o + skipped) / repeats; }
   ///@{
-  /// The large elements that repeat small element i.
-  constexpr std::size_t begin(std::size_t i) const {
+  /// The large elements that repeat small element i: the first of them, and how many there are.
+  constexpr std::size_t first(std::size_t i) const {
     return i * repeats - std::min(i * repeats, skipped);
   }
-  constexpr std::size_t end(std::size_t i) const {
-    return std::min((i + 1) * repeats - std::min((i + 1) * repeats, skipped), large);
+  constexpr std::size_t count(std::size_t i) const {
+    const std::size_t end = std::min(first(i + 1), large);
+    return end - std::min(first(i), end);
   }
   ///@}
 };
@@ -55,47 +56,49 @@ struct UpsampledAxis {
 /// The axes of space, outermost first; an axis that images lack has one element.
 struct UpsampledSpace {
   UpsampledAxis d, h, w;
-
-  ///@{
-  /// Elements of the rank's part of a plane: in the small image, and in the large one.
-  constexpr std::size_t small() const { return d.small * h.small * w.small; }
-  constexpr std::size_t large() const { return d.large * h.large * w.large; }
-  ///@}
 };
 
-/// y[p, o] = x[p, source of o] for every element o of plane p.
-template <class T>
-struct UpsampledPlanes {
+/// y[r, o] = x[source of r, source of o] for every element o of row r of all planes. Each element
+/// is repeated `Repeats` times along a row: a division by a constant costs little.
+template <class T, std::size_t Repeats>
+struct UpsampledRows {
   UpsampledSpace space;
   const T* x;
   T* y;
 
-  constexpr auto operator()(std::size_t p) const {
-    return [s = space, from = x + p * space.small(), to = y + p * space.large()](std::size_t o) {
-      const std::size_t row = o / s.w.large;
-      const std::size_t in_row =
-          s.d.source(row / s.h.large) * s.h.small + s.h.source(row % s.h.large);
-      to[o] = from[in_row * s.w.small + s.w.source(o % s.w.large)];
-    };
+  constexpr auto operator()(std::size_t r) const {
+    const UpsampledSpace& s = space;
+    const std::size_t slice = r / s.h.large, plane = slice / s.d.large;
+    const std::size_t small_slice = plane * s.d.small + s.d.source(slice % s.d.large);
+    const std::size_t row = small_slice * s.h.small + s.h.source(r % s.h.large);
+    return [from = x + row * s.w.small, to = y + r * s.w.large,
+            skipped = s.w.skipped](std::size_t o) { to[o] = from[(o + skipped) / Repeats]; };
   }
 };
 
-/// dx[p, i] = the sum of dy[p, o] over all o that repeat i.
-template <class T>
-struct UpsampledPlanesBack {
+/// dx[r, i] = the sum of dy over all elements that repeat element i of row r of all planes.
+template <class T, std::size_t Repeats>
+struct UpsampledRowsBack {
   UpsampledSpace space;
   const T* dy;
   T* dx;
 
-  constexpr auto operator()(std::size_t p) const {
-    return [s = space, from = dy + p * space.large(), to = dx + p * space.small()](std::size_t i) {
-      const std::size_t row = i / s.w.small, k = i % s.w.small;
-      const std::size_t slice = row / s.h.small, j = row % s.h.small;
+  constexpr auto operator()(std::size_t r) const {
+    const UpsampledSpace& s = space;
+    const std::size_t slice = r / s.h.small, plane = slice / s.d.small;
+    const std::size_t z = slice % s.d.small, y = r % s.h.small;
+    const std::size_t row = (plane * s.d.large + s.d.first(z)) * s.h.large + s.h.first(y);
+    return [from = dy + row * s.w.large, to = dx + r * s.w.small, slices = s.d.count(z),
+            rows = s.h.count(y), slice_size = s.h.large * s.w.large, w = s.w](std::size_t i) {
       accumulate_t<T> sum = 0;
-      for (std::size_t z = s.d.begin(slice); z < s.d.end(slice); ++z)
-        for (std::size_t y = s.h.begin(j); y < s.h.end(j); ++y)
-          for (std::size_t x = s.w.begin(k); x < s.w.end(k); ++x)
-            sum += static_cast<accumulate_t<T>>(from[(z * s.h.large + y) * s.w.large + x]);
+      for (std::size_t k = 0; k < slices; ++k)
+        for (std::size_t j = 0; j < rows; ++j)
+          for (std::size_t repeat = 0; repeat < Repeats; ++repeat) {
+            // Behind all others if it is on the rank before.
+            const std::size_t o = i * Repeats + repeat - w.skipped;
+            if (o < w.large)
+              sum += static_cast<accumulate_t<T>>(from[k * slice_size + j * w.large + o]);
+          }
       to[i] = static_cast<T>(sum);
     };
   }
@@ -136,34 +139,31 @@ class Upsample : public detail::LinearInWindows<Windows> {
   void forward(Frame& frame, const X& x, const Y& y) const {
     const detail::UpsampledSpace space = space_of(frame, x, y);
     detail::for_each_in_rows(
-        frame.backend(), planes(x), y.local().elements(2, y.local().rank()),
-        detail::UpsampledPlanes<typename Frame::dtype>{space, x.data(), y.data()});
+        frame.backend(), y.rows(), y.columns(),
+        detail::UpsampledRows<typename Frame::dtype, repeats>{space, x.data(), y.data()});
   }
 
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
     const detail::UpsampledSpace space = space_of(frame, dx, dy);
     detail::for_each_in_rows(
-        frame.backend(), planes(dx), dx.local().elements(2, dx.local().rank()),
-        detail::UpsampledPlanesBack<typename Frame::dtype>{space, dy.data(), dx.data()});
+        frame.backend(), dx.rows(), dx.columns(),
+        detail::UpsampledRowsBack<typename Frame::dtype, repeats>{space, dy.data(), dx.data()});
   }
   ///@}
 
  private:
-  template <class X>
-  static std::size_t planes(const X& x) {
-    return x.local().elements(0, 2);
-  }
+  static constexpr std::size_t repeats = Windows.back().repeats;  // along a row
 
   template <class Frame, class X, class Y>
   static detail::UpsampledSpace space_of(const Frame& frame, const X& x, const Y& y) {
     constexpr std::size_t axes = Windows.size();
     std::array<detail::UpsampledAxis, 3> here{};
     for (std::size_t i = 0; i < axes; ++i) {
-      const std::size_t repeats = Windows[i].repeats;
       Interval large = detail::held_of_axis(y, 2 + i);
       if (detail::space_axis(i, axes) == Axis::height) large.offset += frame.rows_begin().out;
-      here[3 - axes + i] = {x.local()[2 + i].extent(), large.size, repeats, large.offset % repeats};
+      here[3 - axes + i] = {x.local()[2 + i].extent(), large.size, Windows[i].repeats,
+                            large.offset % Windows[i].repeats};
     }
     return {here[0], here[1], here[2]};
   }
