@@ -24,7 +24,7 @@ struct LeakyRelu {
 
   template <class A>
   static constexpr A value(A x) {
-    return x > A(0) ? x : x * below<A>;
+    return detail::select(x > A(0), x, x * below<A>);
   }
   template <class A>
   static constexpr A slope(A y) {

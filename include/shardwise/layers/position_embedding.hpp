@@ -58,12 +58,14 @@ struct AddedPositions {
   constexpr auto operator()(std::size_t r) const {
     const std::int32_t at = positions[r];
     const bool is_zero = table == nullptr || at < 0;
-    const T* const row = is_zero || !rows.have(at) ? nullptr : table + rows.of(at) * rows.columns;
+    const bool is_here = !is_zero && rows.have(at);
+    const T* const from = x + r * rows.columns;
+    const T* const row = is_here ? table + rows.of(at) * rows.columns : from;  // any to read
     using A = accumulate_t<T>;
     const A otherwise = is_zero ? A(0) : std::numeric_limits<A>::quiet_NaN();
-    return [row, otherwise, from = x + r * rows.columns, to = y + r * rows.columns](std::size_t i) {
-      to[i] = static_cast<T>(static_cast<A>(from[i]) +
-                             (row == nullptr ? otherwise : static_cast<A>(row[i])));
+    return [is_here, otherwise, from, row, to = y + r * rows.columns](std::size_t i) {
+      const A added = select(is_here, static_cast<A>(row[i]), otherwise);
+      to[i] = static_cast<T>(static_cast<A>(from[i]) + added);
     };
   }
 };

@@ -32,20 +32,18 @@ struct Multiplied {
   }
 };
 
-/// da = dy b F'(a) and db = dy F(a), each where it has memory.
+/// da = dy b F'(a).
 template <class F, class T>
 struct MultipliedBack {
   const T* a;
   const T* b;
   const T* dy;
   T* da;
-  T* db;
 
   constexpr void operator()(std::size_t i) const {
     using A = accumulate_t<T>;
-    const A in = static_cast<A>(a[i]), gradient = static_cast<A>(dy[i]);
-    if (da != nullptr) da[i] = static_cast<T>(gradient * static_cast<A>(b[i]) * slope_at<F>(in));
-    if (db != nullptr) db[i] = static_cast<T>(gradient * F::value(in));
+    const A through_b = static_cast<A>(dy[i]) * static_cast<A>(b[i]);
+    da[i] = static_cast<T>(through_b * slope_at<F>(static_cast<A>(a[i])));
   }
 };
 
@@ -89,8 +87,12 @@ struct Times : KeepsStream {
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     const auto& [a, b] = x;
     const auto& [da, db] = dx;
-    frame.backend().for_each(dy.size(), detail::MultipliedBack<F, typename Frame::dtype>{
-                                            a.data(), b.data(), dy.data(), da.data(), db.data()});
+    using T = typename Frame::dtype;
+    if (da.data() != nullptr)
+      frame.backend().for_each(
+          dy.size(), detail::MultipliedBack<F, T>{a.data(), b.data(), dy.data(), da.data()});
+    if (db.data() != nullptr)
+      frame.backend().for_each(dy.size(), detail::Multiplied<F, T>{a.data(), dy.data(), db.data()});
   }
   ///@}
 };
