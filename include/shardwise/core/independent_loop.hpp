@@ -14,7 +14,7 @@ namespace shardwise::detail {
 /// Always inlined, and flat: clang would keep a long loop, or a long f, as a function of its own,
 /// which has not the wide vectors of its caller.
 template <class F>
-[[gnu::always_inline, gnu::flatten]] inline void plain_loop(std::size_t n, const F& given) {
+[[gnu::always_inline, gnu::flatten]] constexpr void plain_loop(std::size_t n, const F& given) {
   const F f = given;
   std::size_t i = 0;
 #if defined(__GNUC__) && !defined(__clang__)

@@ -71,8 +71,11 @@ struct AddedRows {
     for (std::size_t r = 0; r < count; ++r) {
       const std::size_t row = rows.of(ids[r]);
       if (row >= rows.count) continue;
-      for (std::size_t c = begin; c < end; ++c)
-        sums[row * rows.columns + c] += static_cast<accumulate_t<T>>(dy[r * rows.columns + c]);
+      const auto add = [from = dy + r * rows.columns + begin,
+                        to = sums + row * rows.columns + begin](std::size_t c) {
+        to[c] += static_cast<accumulate_t<T>>(from[c]);
+      };
+      plain_loop(end - begin, add);
     }
   }
 };
