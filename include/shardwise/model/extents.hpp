@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <span>
+#include <string>
 #include <type_traits>
 
 #include "shardwise/core/shape.hpp"
@@ -255,10 +256,12 @@ template <class Part, class Layer, std::size_t N>
   }
 }
 
-/// The number of input features if the layer knows it before it sees an input; else `dynamic`.
+/// The number of input features if the layer knows it before it sees an input; else `dynamic`, as
+/// for ids, which are no features.
 template <class L>
-constexpr std::size_t features_in(const L& layer) {
-  if constexpr (requires { layer.in(); }) {
+constexpr std::size_t features_in([[maybe_unused]] const L& layer) {
+  if constexpr (
+      requires { layer.in(); } && !requires { typename L::input_element; }) {
     return layer.in();
   } else {
     return dynamic;
@@ -307,8 +310,9 @@ inline void require_known(const Shape& in) {
     known = known && (dim.known() || dim.axis == Axis::batch || dim.axis == Axis::sequence);
   }
   if (!known) {
+    const std::string what = in.rank() == 0 ? "nothing" : "only " + to_string(in);
     throw shape_error(
-        {"the shape of the layer's parameters follows from its input, of which only ", in,
+        {"the shape of the layer's parameters follows from its input, of which ", what,
          " is known: give the Model the shape of its input, as Model(ranks, seed, shape), with "
          "extents for all axes but batch and sequence"});
   }

@@ -296,6 +296,15 @@ TEST_CASE("parameters behind axes that nobody knows are refused, not guessed") {
   });
 }
 
+TEST_CASE("a model of ids that was given no shape asks for it") {
+  using Words = Sequential<Embedding<10, 4>, Linear<split::none, 4, 2>>;
+  SingleRank alone;
+  const std::string message = message_of([&] { ModelOf<Words, SingleRank> model(alone, Seed{1}); });
+  CHECK(contains(message,
+                 "Embedding<10, 4>: the shape of the layer's parameters follows from its "
+                 "input, of which nothing is known: give the Model the shape"));
+}
+
 TEST_CASE("parameters behind a layer that states its features need no shape of the input") {
   using Rows = Sequential<Flatten, RmsNorm<4, Affine::none>, Linear<split::none, 4, 2>>;
   SingleRank alone;
