@@ -286,13 +286,6 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
   double momentum_ = Momentum{}.value;
 };
 
-namespace detail {
-
-template <std::size_t N, Affine A>
-inline constexpr bool runs_as_dynamic<BatchNorm<N, A>> = true;
-
-}  // namespace detail
-
 /// "BatchNorm<64>".
 template <std::size_t N, Affine A>
 struct NameOf<BatchNorm<N, A>> {

@@ -104,13 +104,6 @@ class Bias : public KeepsLayout, public Sized<N> {
   ///@}
 };
 
-namespace detail {
-
-template <std::size_t N>
-inline constexpr bool runs_as_dynamic<Bias<N>> = true;
-
-}  // namespace detail
-
 /// "Bias<30522>".
 template <std::size_t N>
 struct NameOf<Bias<N>> {

@@ -171,13 +171,6 @@ class ClassToken : public Sized<N> {
   init::Rule rule_ = init::zeros;
 };
 
-namespace detail {
-
-template <std::size_t N>
-inline constexpr bool runs_as_dynamic<ClassToken<N>> = true;
-
-}  // namespace detail
-
 /// "ClassToken<768>".
 template <std::size_t N>
 struct NameOf<ClassToken<N>> {

@@ -145,13 +145,6 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
   }
 };
 
-namespace detail {
-
-template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
-inline constexpr bool runs_as_dynamic<Convolution<S, In, Out, Form>> = true;
-
-}  // namespace detail
-
 /// On [batch, channel, width].
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
 using Conv1d = Convolution<S, In, Out, detail::form_of<1, K>()>;

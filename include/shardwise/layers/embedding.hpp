@@ -148,13 +148,6 @@ class Embedding : public detail::TableLayouts<S>, public Sized<V, N>, public Wei
   init::Rule rule_ = init::torch_embedding;
 };
 
-namespace detail {
-
-template <std::size_t V, std::size_t N, class S>
-inline constexpr bool runs_as_dynamic<Embedding<V, N, S>> = true;
-
-}  // namespace detail
-
 /// "Embedding<50257, 768>", "Embedding<50257, 768, split::input>".
 template <std::size_t V, std::size_t N, class S>
 struct NameOf<Embedding<V, N, S>> {

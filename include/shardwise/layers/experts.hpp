@@ -378,13 +378,6 @@ class Experts : public detail::ExpertLayouts<S> {
   double coefficient_ = 0;  // of the balancing loss
 };
 
-namespace detail {
-
-template <class S, ExpertSizes Sizes, bool Balanced>
-inline constexpr bool runs_as_dynamic<Experts<S, Sizes, Balanced>> = true;
-
-}  // namespace detail
-
 /// "Experts<2 of 8, 64, 128>", "Experts<dynamic of dynamic, dynamic, dynamic, balanced>".
 template <class S, ExpertSizes Sizes, bool Balanced>
 struct NameOf<Experts<S, Sizes, Balanced>> {

@@ -158,13 +158,6 @@ class HeadNorm : public KeepsLayout, public Sized<Size> {
   double epsilon_ = Epsilon{}.value;
 };
 
-namespace detail {
-
-template <std::size_t Size>
-inline constexpr bool runs_as_dynamic<HeadNorm<Size>> = true;
-
-}  // namespace detail
-
 /// "HeadNorm<128>".
 template <std::size_t Size>
 struct NameOf<HeadNorm<Size>> {

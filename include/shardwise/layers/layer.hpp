@@ -299,11 +299,16 @@ consteval Activation activation_of() {
   }
 }
 
+template <class L, class Result>
+std::type_identity<L> declared_in(Result (L::*)() const);
+
 /// Whether another layer runs in place of L: the same layer with its sizes in the object, whose
-/// code is compiled once for all sizes. False for a type derived from L, which may compute
-/// something else.
+/// code is compiled once for all sizes, and which L's member `as_dynamic` makes. A type that
+/// inherits this member may compute something else; one that adds only a name says that here.
 template <class L>
-inline constexpr bool runs_as_dynamic = false;
+inline constexpr bool runs_as_dynamic = requires {
+  { declared_in(&L::as_dynamic) } -> std::same_as<std::type_identity<L>>;
+};
 
 /// The layer that runs in place of this one. A call is shorter than what it copies.
 template <class L>

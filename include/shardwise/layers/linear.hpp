@@ -166,13 +166,6 @@ class Linear : public detail::ProductLayouts<S, Axis::feature>,
   std::size_t readers_ = 1;  // of each unit
 };
 
-namespace detail {
-
-template <class S, std::size_t In, std::size_t Out, bool Bias>
-inline constexpr bool runs_as_dynamic<Linear<S, In, Out, Bias>> = true;
-
-}  // namespace detail
-
 /// Each rank has all inputs and computes its block of the outputs.
 template <std::size_t In, std::size_t Out, bool Bias = true>
 using ColumnParallelLinear = Linear<split::output, In, Out, Bias>;

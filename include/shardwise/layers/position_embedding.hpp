@@ -208,13 +208,6 @@ class PositionEmbedding : public Sized<Positions, N> {
   init::Rule rule_ = init::torch_embedding;
 };
 
-namespace detail {
-
-template <std::size_t Positions, std::size_t N>
-inline constexpr bool runs_as_dynamic<PositionEmbedding<Positions, N>> = true;
-
-}  // namespace detail
-
 /// "PositionEmbedding<1024, 768>".
 template <std::size_t Positions, std::size_t N>
 struct NameOf<PositionEmbedding<Positions, N>> {

@@ -153,13 +153,6 @@ class PRelu : public KeepsLayout, public Sized<N> {
   }
 };
 
-namespace detail {
-
-template <std::size_t N>
-requires(N != 1) inline constexpr bool runs_as_dynamic<PRelu<N>> = true;
-
-}  // namespace detail
-
 /// "PRelu<64>", or "PRelu" with one weight.
 template <std::size_t N>
 struct NameOf<PRelu<N>> {

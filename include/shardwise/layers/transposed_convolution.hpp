@@ -212,13 +212,6 @@ class ConvolutionTranspose : public detail::TransposedLayouts<S, Form>,
   }
 };
 
-namespace detail {
-
-template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
-inline constexpr bool runs_as_dynamic<ConvolutionTranspose<S, In, Out, Form>> = true;
-
-}  // namespace detail
-
 /// On [batch, channel, width].
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
 using ConvTranspose1d = ConvolutionTranspose<S, In, Out, detail::transposed_form_of<1, K>()>;

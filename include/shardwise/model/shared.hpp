@@ -30,8 +30,8 @@ struct Shared : L {
   /// A layer with its own initial values or sizes.
   constexpr explicit Shared(const L& layer) : L(layer) {}
 
-  /// The same layer with its sizes in the object.
-  constexpr auto as_dynamic() const {
+  /// The same layer with its sizes in the object, if L has it.
+  constexpr auto as_dynamic() const requires detail::runs_as_dynamic<L> {
     using Dynamic = detail::as_dynamic_t<L>;
     return Shared<S, Tag, Dynamic>(detail::as_dynamic<L>(*this));
   }
@@ -66,9 +66,6 @@ template <class L>
 inline constexpr bool borrows_parameters = requires {
   requires L::sharing == Sharing::borrows;
 };
-
-template <Sharing S, class Tag, class L>
-inline constexpr bool runs_as_dynamic<Shared<S, Tag, L>> = runs_as_dynamic<L>;
 
 }  // namespace detail
 
