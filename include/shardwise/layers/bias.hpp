@@ -3,14 +3,12 @@
 
 #include <array>
 #include <cstddef>
-#include <string>
 #include <tuple>
 
 #include "shardwise/backend/detail/rows.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
-#include "shardwise/core/names.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/row_norm.hpp"
@@ -102,12 +100,6 @@ class Bias : public KeepsLayout, public Sized<N> {
     if constexpr (Frame::input_gradient) detail::copy(backend, dy.data(), dy.size(), dx.data());
   }
   ///@}
-};
-
-/// "Bias<30522>".
-template <std::size_t N>
-struct NameOf<Bias<N>> {
-  static std::string name() { return "Bias<" + detail::size_name(N) + '>'; }
 };
 
 }  // namespace shardwise

@@ -4,14 +4,12 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
-#include <string>
 #include <tuple>
 #include <type_traits>
 
 #include "shardwise/backend/detail/rows.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/error.hpp"
-#include "shardwise/core/names.hpp"
 #include "shardwise/layers/detail/table_loops.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -169,12 +167,6 @@ class ClassToken : public Sized<N> {
   }
 
   init::Rule rule_ = init::zeros;
-};
-
-/// "ClassToken<768>".
-template <std::size_t N>
-struct NameOf<ClassToken<N>> {
-  static std::string name() { return "ClassToken<" + detail::size_name(N) + '>'; }
 };
 
 }  // namespace shardwise

@@ -5,14 +5,12 @@
 #include <cmath>
 #include <concepts>
 #include <cstddef>
-#include <string>
 #include <tuple>
 #include <type_traits>
 
 #include "shardwise/backend/detail/rows.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
-#include "shardwise/core/names.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/detail/norm_loops.hpp"
 #include "shardwise/layers/detail/norm_statistics.hpp"
@@ -156,12 +154,6 @@ class HeadNorm : public KeepsLayout, public Sized<Size> {
   }
 
   double epsilon_ = Epsilon{}.value;
-};
-
-/// "HeadNorm<128>".
-template <std::size_t Size>
-struct NameOf<HeadNorm<Size>> {
-  static std::string name() { return "HeadNorm<" + detail::size_name(Size) + '>'; }
 };
 
 }  // namespace shardwise

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <string>
 #include <tuple>
 #include <type_traits>
 
@@ -14,7 +13,6 @@
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
-#include "shardwise/core/names.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/detail/table_loops.hpp"
@@ -206,14 +204,6 @@ class PositionEmbedding : public Sized<Positions, N> {
   }
 
   init::Rule rule_ = init::torch_embedding;
-};
-
-/// "PositionEmbedding<1024, 768>".
-template <std::size_t Positions, std::size_t N>
-struct NameOf<PositionEmbedding<Positions, N>> {
-  static std::string name() {
-    return "PositionEmbedding<" + detail::size_name(Positions) + ", " + detail::size_name(N) + '>';
-  }
 };
 
 }  // namespace shardwise

@@ -5,12 +5,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
-#include "shardwise/core/names.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/rope_frequencies.hpp"
@@ -172,12 +170,6 @@ class Rope : public KeepsLayout {
   }
 
   RopeOptions options_{};
-};
-
-/// "Rope".
-template <>
-struct NameOf<Rope> {
-  static std::string name() { return "Rope"; }
 };
 
 }  // namespace shardwise
