@@ -30,6 +30,12 @@ struct batch {
   std::size_t size;  ///< samples of all ranks together
 };
 
+/// The shape [batch, features] of the input of M, with the features that its first layer takes.
+template <class M>
+constexpr Shape input_shape(batch samples) {
+  return detail::complete_input(detail::model_by_type<M>(), Shape{{Axis::batch, samples.size}});
+}
+
 /// The collectives of one training step on a mesh, or on ranks of one axis, which is `tensor`.
 /// Those along `tensor` do not depend on the number of ranks, but for exchanges of halos that are
 /// not needed at this number, see `stays_in_place`; a model on `SingleRank` calls none of them.
@@ -297,41 +303,24 @@ constexpr Plan plan_of(const L& model, int ranks, const shapes_t<typename E::off
   return plan_of<E, Use>(model, mesh{.tensor = ranks}, in, sending);
 }
 
-/// The plan of a model whose sizes are all in its type. `in` is the global shape of its input; for
-/// several inputs, with `Layouts` for them, an array of their shapes.
-template <class L, int Ranks, EndLayout Offered = Invariant, EndLayout Wanted = Invariant,
-          bool InputGradient = false>
-constexpr Plan plan(const shapes_t<Offered>& in, const Sending& sending = {}) {
-  static_assert(detail::must_be_rank_count<Ranks>());
-  using Use = std::conditional_t<InputGradient, TrainWithInputGradient, Train>;
-  return plan_of<Ends<Offered, Wanted>, Use>(detail::model_by_type<L>(), Ranks, in, sending);
-}
-
-/// The same for an input [batch, features], with the features that the model's first layer takes.
-template <class L, int Ranks, Layout Offered = Invariant, Layout Wanted = Invariant,
-          bool InputGradient = false>
-constexpr Plan plan(batch samples, const Sending& sending = {}) {
-  const Shape in =
-      detail::complete_input(detail::model_by_type<L>(), Shape{{Axis::batch, samples.size}});
-  return plan<L, Ranks, Offered, Wanted, InputGradient>(in, sending);
-}
-
-///@{
-/// The same on a mesh: `plan<Mlp, mesh{.data = 2, .tensor = 4}>(batch{64})`.
-template <class L, mesh Sizes, EndLayout Offered = Invariant, EndLayout Wanted = Invariant,
+/// The plan of a model whose sizes are all in its type, on so many ranks of one axis or on a mesh:
+/// `plan<Mlp, 8>(batch{64})`, `plan<Mlp, mesh{.data = 2, .tensor = 4}>(batch{64})`. `in` is the
+/// global shape of its input; for several inputs, with `Layouts` for them, an array of their
+/// shapes.
+template <class L, auto Ranks, EndLayout Offered = Invariant, EndLayout Wanted = Invariant,
           bool InputGradient = false>
 constexpr Plan plan(const shapes_t<Offered>& in, const Sending& sending = {},
                     Keep keep = Keep::whole) {
   using Use = std::conditional_t<InputGradient, TrainWithInputGradient, Train>;
-  return plan_of<Ends<Offered, Wanted>, Use>(detail::model_by_type<L>(), Sizes, in, sending, keep);
+  return plan_of<Ends<Offered, Wanted>, Use>(detail::model_by_type<L>(), detail::mesh_of<Ranks>(),
+                                             in, sending, keep);
 }
-template <class L, mesh Sizes, Layout Offered = Invariant, Layout Wanted = Invariant,
+
+/// The same for an input [batch, features], with the features that the model's first layer takes.
+template <class L, auto Ranks, Layout Offered = Invariant, Layout Wanted = Invariant,
           bool InputGradient = false>
 constexpr Plan plan(batch samples, const Sending& sending = {}, Keep keep = Keep::whole) {
-  const Shape in =
-      detail::complete_input(detail::model_by_type<L>(), Shape{{Axis::batch, samples.size}});
-  return plan<L, Sizes, Offered, Wanted, InputGradient>(in, sending, keep);
+  return plan<L, Ranks, Offered, Wanted, InputGradient>(input_shape<L>(samples), sending, keep);
 }
-///@}
 
 }  // namespace shardwise

@@ -1,17 +1,25 @@
 #pragma once
 // Errors for wrong questions to a plan, before anything is computed.
 
+#include <concepts>
+#include <type_traits>
+
+#include "shardwise/core/mesh.hpp"
 #include "shardwise/model/layer_checks.hpp"
 
 namespace shardwise::detail {
 
-/// The error for an impossible number of ranks.
-template <int Ranks>
-consteval bool must_be_rank_count() {
-  static_assert(Ranks >= 1,
-                "a model is asked about on Ranks ranks, of which there must be at least 1: "
-                "plan<Mlp, 4>(batch{64}).");
-  return true;
+/// The mesh of a number of ranks, which are along `tensor`, or of a mesh.
+template <auto Ranks>
+consteval mesh mesh_of() {
+  if constexpr (std::same_as<std::remove_const_t<decltype(Ranks)>, mesh>) {
+    return Ranks;
+  } else {
+    static_assert(Ranks >= 1,
+                  "a model is asked about on Ranks ranks, of which there must be at least 1: "
+                  "plan<Mlp, 4>(batch{64}).");
+    return {.tensor = Ranks};
+  }
 }
 
 /// The model L, if its type has all of its sizes.

@@ -18,12 +18,6 @@
 
 namespace shardwise {
 
-/// The shape [batch, features] of the input of M, with the features that its first layer takes.
-template <class M>
-constexpr Shape input_shape(batch samples) {
-  return detail::complete_input(detail::model_by_type<M>(), Shape{{Axis::batch, samples.size}});
-}
-
 /// The memory of one rank for a model in training, in elements: its parameters, their gradients,
 /// and the values that layers save for backward. A rank needs more: this does not count the moments
 /// of an optimizer (see state_of_rank), what layers save besides inputs and outputs, such as a few
@@ -47,8 +41,6 @@ struct RankMemory {
 /// The memory of each of `Ranks` ranks.
 template <int Ranks>
 class MemoryOfRanks {
-  static_assert(detail::must_be_rank_count<Ranks>());
-
  public:
   ///@{
   /// Of one rank.
@@ -286,37 +278,28 @@ constexpr RankMemory memory_of_rank(const L& model, Place place,
 }
 ///@}
 
-/// The memory of each rank of a mesh for a model whose sizes are all in its type, in training on a
-/// whole batch of the shape `in`, or on several inputs with an array of shapes. Ranks are numbered
-/// as `place_in` does.
-template <class M, mesh Sizes, EndLayout Offered = Invariant, EndLayout Wanted = Invariant>
-constexpr MemoryOfRanks<Sizes.size()> memory_of(const shapes_t<Offered>& in) {
+/// The memory of each of so many ranks of one axis, or of each rank of a mesh, for a model whose
+/// sizes are all in its type, in training on a whole batch of the shape `in`, or on several inputs
+/// with an array of shapes. Ranks of a mesh are numbered as `place_in` does.
+template <class M, auto Ranks, EndLayout Offered = Invariant, EndLayout Wanted = Invariant>
+constexpr auto memory_of(const shapes_t<Offered>& in) {
   const M model = detail::model_by_type<M>();
-  MemoryOfRanks<Sizes.size()> memory;
-  for (int rank = 0; rank < Sizes.size(); ++rank)
-    memory[rank] = memory_of_rank<Ends<Offered, Wanted>>(model, place_in(Sizes, rank), in);
-  return memory;
-}
-/// The same of so many ranks of one axis.
-template <class M, int Ranks, EndLayout Offered = Invariant, EndLayout Wanted = Invariant>
-constexpr MemoryOfRanks<Ranks> memory_of(const shapes_t<Offered>& in) {
-  const M model = detail::model_by_type<M>();
-  MemoryOfRanks<Ranks> memory;
-  for (int rank = 0; rank < Ranks; ++rank)
-    memory[rank] = memory_of_rank<Ends<Offered, Wanted>>(model, Place{rank, Ranks}, in);
+  constexpr mesh sizes = detail::mesh_of<Ranks>();
+  constexpr int count = sizes.size();
+  MemoryOfRanks<count> memory;
+  for (int rank = 0; rank < count; ++rank) {
+    if constexpr (std::integral<decltype(Ranks)>)  // compilers limit the steps of a constant
+      memory[rank] = memory_of_rank<Ends<Offered, Wanted>>(model, Place{rank, Ranks}, in);
+    else
+      memory[rank] = memory_of_rank<Ends<Offered, Wanted>>(model, place_in(sizes, rank), in);
+  }
   return memory;
 }
 
-///@{
 /// The same for an input [batch, features], with the features that the model's first layer takes.
-template <class M, mesh Sizes, Layout Offered = Invariant, Layout Wanted = Invariant>
-constexpr MemoryOfRanks<Sizes.size()> memory_of(batch samples) {
-  return memory_of<M, Sizes, Offered, Wanted>(input_shape<M>(samples));
-}
-template <class M, int Ranks, Layout Offered = Invariant, Layout Wanted = Invariant>
-constexpr MemoryOfRanks<Ranks> memory_of(batch samples) {
+template <class M, auto Ranks, Layout Offered = Invariant, Layout Wanted = Invariant>
+constexpr auto memory_of(batch samples) {
   return memory_of<M, Ranks, Offered, Wanted>(input_shape<M>(samples));
 }
-///@}
 
 }  // namespace shardwise
