@@ -14,7 +14,7 @@
 #include "shardwise/model/bound_composition.hpp"
 #include "shardwise/model/bound_repeat.hpp"
 #include "shardwise/model/flight.hpp"
-#include "shardwise/model/gradient_reducer.hpp"
+#include "shardwise/model/meanwhile.hpp"
 #include "shardwise/model/model_base.hpp"
 #include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/plan.hpp"

@@ -13,7 +13,7 @@
 #include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
-#include "shardwise/model/gradient_reducer.hpp"
+#include "shardwise/model/meanwhile.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/whole_parameters.hpp"
 

@@ -1,17 +1,19 @@
 #pragma once
 // The collectives that a model will call, known before it runs.
 
+#include <concepts>
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "shardwise/core/mesh.hpp"
 #include "shardwise/model/collective_of.hpp"
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/join.hpp"
 #include "shardwise/model/keep.hpp"
+#include "shardwise/model/layer_checks.hpp"
 #include "shardwise/model/over_context.hpp"
-#include "shardwise/model/plan_checks.hpp"
 #include "shardwise/model/plan_entries.hpp"
 #include "shardwise/model/recompute.hpp"
 #include "shardwise/model/repeat.hpp"
@@ -24,6 +26,34 @@
 #include "shardwise/model/walk.hpp"
 
 namespace shardwise {
+
+namespace detail {
+
+/// The mesh of a number of ranks, which are along `tensor`, or of a mesh.
+template <auto Ranks>
+consteval mesh mesh_of() {
+  if constexpr (std::same_as<std::remove_const_t<decltype(Ranks)>, mesh>) {
+    return Ranks;
+  } else {
+    static_assert(Ranks >= 1,
+                  "a model is asked about on Ranks ranks, of which there must be at least 1: "
+                  "plan<Mlp, 4>(batch{64}).");
+    return {.tensor = Ranks};
+  }
+}
+
+/// The model L, if its type has all of its sizes.
+template <class L>
+constexpr L model_by_type() {
+  static_assert(must_be_layer<0, L>());
+  static_assert(HasAllSizes<L>,
+                "the type L leaves sizes open that are `dynamic`, so the compiler cannot say what "
+                "it sends or holds. Put the sizes into the type, or make an object of it and ask "
+                "that: plan_of<Ends<Invariant, Invariant>, Train>(model, ranks, shape).");
+  return L{};
+}
+
+}  // namespace detail
 
 /// The batch of a plan, for a model whose other extents are in its types.
 struct batch {

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "shardwise/model/gradient_listener.hpp"
+#include "shardwise/model/meanwhile.hpp"
 #include "shardwise/model/shares.hpp"
 #include "shardwise/train/clip.hpp"
 #include "shardwise/train/loss_scaler.hpp"

@@ -2,19 +2,96 @@
 // Matrix products in double and float by any CBLAS: OpenBLAS, BLIS, MKL, netlib. Link the library
 // that CMake's FindBLAS finds (and -ldl before glibc 2.34).
 
+#include <cblas.h>
+#include <dlfcn.h>
+
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <limits>
+#include <mutex>
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
-#include "shardwise/backend/cblas/products.hpp"
-#include "shardwise/backend/cblas/threads.hpp"
 #include "shardwise/backend/detail/pooling_loops.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/independent_loop.hpp"
 
 namespace shardwise {
+
+namespace detail::cblas {
+
+/// Functions of OpenBLAS beyond CBLAS, looked up by name in the running program; null for another
+/// library.
+struct OpenBlas {
+  int (*threads)() = find<int()>("openblas_get_num_threads");
+  void (*set_threads)(int) = find<void(int)>("openblas_set_num_threads");
+
+  static const OpenBlas& instance() {
+    static const OpenBlas found;
+    return found;
+  }
+
+ private:
+  template <class Function>
+  static Function* find(const char* name) {
+    return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+  }
+};
+
+/// Sets the number of OpenBLAS's threads to `threads`, for the whole process: it has no setting for
+/// a caller or a call.
+inline void set_threads(int threads) {
+  static std::mutex one_at_a_time;
+  const std::scoped_lock lock(one_at_a_time);
+  const OpenBlas& library = OpenBlas::instance();
+  if (library.threads == nullptr || library.set_threads == nullptr) return;
+  if (library.threads() != threads) library.set_threads(threads);
+}
+
+/// A row-major matrix, or its transpose.
+template <class T>
+struct Factor {
+  const T* data;
+  CBLAS_TRANSPOSE as = CblasNoTrans;
+};
+
+inline int checked_extent(std::size_t extent) {
+  if (extent > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
+    throw backend_error({"CBLAS counts rows and columns in an int, but a matrix has ", extent,
+                         " of them; use more ranks or fewer rows at once"});
+  }
+  return static_cast<int>(extent);
+}
+
+/// c[m, n] (+)= a[m, k] b[k, n]; m, n and k are those of the product, after transposition. An empty
+/// sum is zero; CBLAS itself rejects the stride 0 of an empty matrix.
+/// throws   backend_error for extents that do not fit into an int
+template <class T>
+void multiply(std::size_t m, std::size_t n, std::size_t k, Factor<T> a, Factor<T> b, Write write,
+              T* c) {
+  if (m == 0 || n == 0) return;
+  if (k == 0) {
+    if (write == Write::replace) std::fill(c, c + m * n, T(0));
+    return;
+  }
+  const int rows = checked_extent(m);
+  const int columns = checked_extent(n);
+  const int length = checked_extent(k);
+  const int stride_a = a.as == CblasNoTrans ? length : rows;
+  const int stride_b = b.as == CblasNoTrans ? columns : length;
+  const T beta = write == Write::add ? T(1) : T(0);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    cblas_dgemm(CblasRowMajor, a.as, b.as, rows, columns, length, 1.0, a.data, stride_a, b.data,
+                stride_b, beta, c, columns);
+  } else {
+    cblas_sgemm(CblasRowMajor, a.as, b.as, rows, columns, length, 1.0F, a.data, stride_a, b.data,
+                stride_b, beta, c, columns);
+  }
+}
+
+}  // namespace detail::cblas
 
 /// The dtypes of CBLAS.
 template <class T>

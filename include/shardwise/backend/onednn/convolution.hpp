@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "shardwise/backend/convolution.hpp"
+#include "shardwise/backend/detail/plan_cache.hpp"
 #include "shardwise/backend/detail/reference_convolution.hpp"
 #include "shardwise/backend/onednn/convolution_plan.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
-#include "shardwise/backend/onednn/plan_cache.hpp"
 
 namespace shardwise {
 
@@ -98,8 +98,8 @@ class OneDnn::Convolution {
   OneDnn* backend_;
   ConvolutionChannels channels_;
   detail::ReferenceConvolution<T> sums_;
-  detail::onednn::PlanCache<ForwardKey, detail::onednn::ForwardConvolution> forward_;
-  detail::onednn::PlanCache<BackwardKey, detail::onednn::BackwardConvolution> backward_;
+  detail::PlanCache<ForwardKey, detail::onednn::ForwardConvolution> forward_;
+  detail::PlanCache<BackwardKey, detail::onednn::BackwardConvolution> backward_;
 };
 
 }  // namespace shardwise

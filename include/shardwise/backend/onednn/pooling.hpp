@@ -7,10 +7,10 @@
 #include <concepts>
 #include <cstddef>
 
+#include "shardwise/backend/detail/plan_cache.hpp"
 #include "shardwise/backend/detail/pooling_loops.hpp"
 #include "shardwise/backend/onednn/convolution_geometry.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
-#include "shardwise/backend/onednn/plan_cache.hpp"
 #include "shardwise/backend/pooling.hpp"
 
 namespace shardwise {
@@ -133,8 +133,8 @@ class OneDnn::AveragePooling {
 
   OneDnn* backend_;
   detail::AveragePoolingLoops<T> loops_;
-  detail::onednn::PlanCache<Key> forward_;
-  detail::onednn::PlanCache<Key> backward_;
+  detail::PlanCache<Key, detail::onednn::Primitive> forward_;
+  detail::PlanCache<Key, detail::onednn::Primitive> backward_;
 };
 
 }  // namespace shardwise

@@ -8,12 +8,12 @@
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/detail/plan_cache.hpp"
 #include "shardwise/backend/onednn/attributes.hpp"
 #include "shardwise/backend/onednn/check.hpp"
 #include "shardwise/backend/onednn/handle.hpp"
 #include "shardwise/backend/onednn/library.hpp"
 #include "shardwise/backend/onednn/matrix.hpp"
-#include "shardwise/backend/onednn/plan_cache.hpp"
 #include "shardwise/backend/onednn/session.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/partition.hpp"

@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "shardwise/backend/backend.hpp"
-#include "shardwise/backend/onednn/plan_cache.hpp"
+#include "shardwise/backend/detail/plan_cache.hpp"
 #include "shardwise/backend/onednn/products.hpp"
 #include "shardwise/core/dtype.hpp"
 
@@ -55,7 +55,7 @@ class WeightGradient {
   };
 
   ErrorContext context_;
-  PlanCache<Key> plans_;
+  PlanCache<Key, Primitive> plans_;
 };
 
 }  // namespace shardwise::detail::onednn

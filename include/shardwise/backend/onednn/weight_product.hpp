@@ -5,8 +5,8 @@
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/detail/plan_cache.hpp"
 #include "shardwise/backend/onednn/packed_weight.hpp"
-#include "shardwise/backend/onednn/plan_cache.hpp"
 #include "shardwise/backend/onednn/products.hpp"
 
 namespace shardwise::detail::onednn {
@@ -90,7 +90,7 @@ class WeightProduct {
   Direction direction_;
   ErrorContext context_;
   PackedWeight weight_;
-  PlanCache<Key> plans_;
+  PlanCache<Key, Primitive> plans_;
 };
 
 }  // namespace shardwise::detail::onednn
