@@ -40,12 +40,6 @@ struct AttentionForm {
 
 namespace detail {
 
-/// The layouts of queries with which an attention runs.
-template <class L>
-inline constexpr bool attends_as =
-    std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::feature>> ||
-    std::same_as<L, Sharded<Axis::sequence>> || std::same_as<L, Sharded<Axis::batch>>;
-
 /// The layout of keys and values for queries in the layout In.
 template <class In, AttentionForm Form>
 struct keys_for {
@@ -98,7 +92,8 @@ struct keys_for<Sharded<Axis::sequence>, Form> {
 /// source   Vaswani et al. 2017, section 3.2; Ainslie et al. 2023 (GQA); Beltagy et al. 2020,
 ///          section 3.1 (window); Gemma Team 2024, section 2 (soft cap)
 template <AttentionForm Form = AttentionForm{}>
-class Attend {
+class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis::sequence>,
+                                 Sharded<Axis::batch>> {
   static_assert(Form.readers > 0 && Form.dropped < Form.of,
                 "An attention has at least one query head for each key head, and drops less than "
                 "all of its weights: AttentionForm{.readers = 4, .dropped = 1, .of = 10}.");
@@ -123,16 +118,6 @@ class Attend {
   static constexpr Saves saves = Saves::input;
   static constexpr bool token_by_token = true;
   static constexpr bool random = Form.dropped > 0;
-
-  template <Layout Wanted>
-  using desired_input_layout = std::conditional_t<detail::attends_as<Wanted>, Wanted, Invariant>;
-
-  template <Layout Offered, Layout Wanted>
-  using input_layout =
-      std::conditional_t<detail::attends_as<Offered>, Offered, desired_input_layout<Wanted>>;
-
-  template <Layout In>
-  using output_layout = In;
 
   template <std::size_t J, Layout In>
   using operand = typename detail::keys_for<In, Form>::type;

@@ -70,11 +70,7 @@ class Bias : public KeepsLayout, public Sized<N> {
   using parameters = std::tuple<detail::NormParameter<In>>;
 
   constexpr Shape output_shape(const Shape& x) const {
-    if (x.rank() == 0) return Shape{{Axis::feature, in()}};
-    const Dim& last = x.back();
-    if (last.axis == Axis::feature && (!last.known() || last.extent() == in())) return x;
-    throw shape_error({"the input is a tensor ", x, ", but a Bias is added to rows of ", in(),
-                       " features: the innermost axis must be feature with that extent"});
+    return detail::rows_of_features(x, in(), "a Bias is added to");
   }
 
   constexpr auto parameter_specs(const Shape& x) const {

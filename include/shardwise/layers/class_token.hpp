@@ -20,12 +20,6 @@ namespace shardwise {
 
 namespace detail {
 
-/// The layouts of tokens in front of which a rank can put its part of another.
-template <class L>
-inline constexpr bool takes_class_token =
-    std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::batch>> ||
-    std::same_as<L, Sharded<Axis::feature>>;
-
 /// Row r of y: the token in front of each sample, if `before` is 1 and not 0, and the sample's
 /// `here` rows behind it.
 template <class T>
@@ -77,7 +71,8 @@ struct WithoutClassToken {
 /// throws   shape_error if x is not [batch, sequence, N]
 /// source   Devlin et al. 2019, section 3; Dosovitskiy et al. 2021, section 3.1
 template <std::size_t N>
-class ClassToken : public Sized<N> {
+class ClassToken : public KeepsOneOf<Invariant, Sharded<Axis::batch>, Sharded<Axis::feature>>,
+                   public Sized<N> {
  public:
   using Sized<N>::Sized;
   using Sized<N>::in;
@@ -97,17 +92,6 @@ class ClassToken : public Sized<N> {
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool keeps_features = true;
   using rows_taken = Haloed<Axis::sequence, Window{.before = 1}>;
-
-  template <Layout Wanted>
-  using desired_input_layout =
-      std::conditional_t<detail::takes_class_token<Wanted>, Wanted, Invariant>;
-
-  template <Layout Offered, Layout Wanted>
-  using input_layout =
-      std::conditional_t<detail::takes_class_token<Offered>, Offered, desired_input_layout<Wanted>>;
-
-  template <Layout In>
-  using output_layout = In;
 
   template <Layout In>
   using parameters =

@@ -1,8 +1,6 @@
 #pragma once
 // Convolution: one template over the number of axes of space and the split of its weight.
 
-#include <array>
-#include <concepts>
 #include <cstddef>
 #include <string>
 
@@ -15,7 +13,6 @@
 #include "shardwise/layers/detail/image_windows.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/weight_and_bias.hpp"
-#include "shardwise/layout/view.hpp"
 
 namespace shardwise {
 

@@ -128,14 +128,7 @@ class Experts : public detail::ExpertLayouts<S> {
   }
 
   constexpr Shape output_shape(const Shape& x) const {
-    if (x.rank() == 0) return Shape{{Axis::feature, sizes_.features}};
-    const Dim& last = x.back();
-    if (last.axis != Axis::feature || (last.known() && last.extent() != sizes_.features)) {
-      throw shape_error({"the input is a tensor ", x, ", but the experts take rows of ",
-                         sizes_.features,
-                         " features: the innermost axis must be feature with that extent"});
-    }
-    return x;
+    return detail::rows_of_features(x, sizes_.features, "the experts take");
   }
 
   constexpr auto parameter_specs(const Shape&) const {

@@ -51,7 +51,7 @@ consteval bool groups_must_divide() {
 /// What GroupNorm and InstanceNorm compute. The channels of a group lie side by side, so a row, a
 /// group of an image, is contiguous.
 template <std::size_t Groups, std::size_t N, Affine A>
-class NormOfGroups : public KeepsLayout, public Sized<N>, public WeightAndBias<count_of(A)> {
+class NormOfGroups : public KeepsLayout, public NormSized<N>, public WeightAndBias<count_of(A)> {
   static_assert(groups_must_divide<Groups, N, A>());
   static constexpr bool has_affine = A != Affine::none;
   using Exchanges = NormExchanges<true>;
@@ -61,16 +61,8 @@ class NormOfGroups : public KeepsLayout, public Sized<N>, public WeightAndBias<c
   static constexpr bool in_place = true;
   using rows_taken = Sharded<Axis::height>;
 
-  using Sized<N>::Sized;
-  using Sized<N>::in;
-
-  /// If the number of channels is in the type. Throws argument_error for an epsilon below 0.
-  constexpr explicit NormOfGroups(Epsilon epsilon) requires(N != dynamic)
-      : epsilon_(checked(epsilon)) {}
-
-  /// If it is `dynamic`.
-  constexpr NormOfGroups(std::size_t channels, Epsilon epsilon) requires(N == dynamic)
-      : Sized<N>(channels), epsilon_(checked(epsilon)) {}
+  using NormSized<N>::NormSized;
+  using NormSized<N>::in;
 
   /// The same layer with its size in the object.
   constexpr auto as_dynamic() const {
@@ -228,7 +220,7 @@ class NormOfGroups : public KeepsLayout, public Sized<N>, public WeightAndBias<c
                     frame.write(), gradient);
   }
 
-  double epsilon_ = Epsilon{}.value;
+  using NormSized<N>::epsilon_;
 };
 
 }  // namespace detail

@@ -48,18 +48,12 @@ struct HeadScales {
 /// throws   shape_error if the innermost axis is not feature in units of Size
 /// source   Dehghani et al. 2023, section 2; Qwen Team 2025 (Qwen3)
 template <std::size_t Size>
-class HeadNorm : public KeepsLayout, public Sized<Size> {
+class HeadNorm : public KeepsLayout, public detail::NormSized<Size> {
+  using detail::NormSized<Size>::epsilon_;
+
  public:
-  using Sized<Size>::Sized;
-  using Sized<Size>::in;
-
-  /// If the size of a head is in the type. Throws argument_error for an epsilon below 0.
-  constexpr explicit HeadNorm(Epsilon epsilon) requires(Size != dynamic)
-      : epsilon_(detail::checked(epsilon)) {}
-
-  /// If it is `dynamic`.
-  constexpr HeadNorm(std::size_t size, Epsilon epsilon) requires(Size == dynamic)
-      : Sized<Size>(size), epsilon_(detail::checked(epsilon)) {}
+  using detail::NormSized<Size>::NormSized;
+  using detail::NormSized<Size>::in;
 
   /// The same layer with its size in the object.
   constexpr auto as_dynamic() const { return HeadNorm<dynamic>(in(), Epsilon{epsilon_}); }
@@ -152,8 +146,6 @@ class HeadNorm : public KeepsLayout, public Sized<Size> {
                         detail::PutInto<A>{static_cast<A*>(memory.data())});
     return memory;
   }
-
-  double epsilon_ = Epsilon{}.value;
 };
 
 }  // namespace shardwise

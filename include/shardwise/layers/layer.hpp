@@ -1,9 +1,7 @@
 #pragma once
 // The members of a layer, published as a concept.
 
-#include <array>
 #include <concepts>
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <tuple>
@@ -133,6 +131,27 @@ struct KeepsLayout {
   using output_layout = In;
 
   constexpr Shape output_shape(const Shape& in) const { return in; }
+  ///@}
+};
+
+/// The layouts of a layer that keeps the offered layout if it is one of these; any other becomes
+/// the preferred one among these, or Invariant.
+template <Layout... Kept>
+struct KeepsOneOf {
+  /// Whether it is one of these.
+  template <Layout L>
+  static constexpr bool keeps = (std::same_as<L, Kept> || ...);
+
+  ///@{
+  /// As `Layer` says.
+  template <Layout Wanted>
+  using desired_input_layout = std::conditional_t<keeps<Wanted>, Wanted, Invariant>;
+
+  template <Layout Offered, Layout Wanted>
+  using input_layout = std::conditional_t<keeps<Offered>, Offered, desired_input_layout<Wanted>>;
+
+  template <Layout In>
+  using output_layout = In;
   ///@}
 };
 

@@ -1,11 +1,9 @@
 #pragma once
 // The linear layer: one template over the split of its weight.
 
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <string>
-#include <tuple>
 #include <type_traits>
 
 #include "shardwise/backend/backend.hpp"
@@ -15,7 +13,6 @@
 #include "shardwise/layers/sized.hpp"
 #include "shardwise/layers/split.hpp"
 #include "shardwise/layers/weight_and_bias.hpp"
-#include "shardwise/layout/view.hpp"
 
 namespace shardwise {
 

@@ -43,6 +43,24 @@ constexpr double checked(Epsilon epsilon) {
   return epsilon.value;
 }
 
+/// The size of a normalisation, as `Sized` says, and its epsilon.
+template <std::size_t N>
+class NormSized : public Sized<N> {
+ public:
+  using Sized<N>::Sized;
+
+  /// If the size is in the type. Throws argument_error for an epsilon below 0.
+  constexpr explicit NormSized(Epsilon epsilon) requires(N != dynamic)
+      : epsilon_(checked(epsilon)) {}
+
+  /// If it is `dynamic`.
+  constexpr NormSized(std::size_t size, Epsilon epsilon) requires(N == dynamic)
+      : Sized<N>(size), epsilon_(checked(epsilon)) {}
+
+ protected:
+  double epsilon_ = Epsilon{}.value;
+};
+
 /// The parameters of a normalisation for an input in the layout In.
 template <Layout In>
 using NormParameter = ParameterUse<
@@ -61,7 +79,7 @@ using NormSum =
 ///
 /// Backward, with g = dy w: dx = scale (g - Σ g / N - x̂ Σ g x̂ / N), without Σ g if not `Centred`.
 template <bool Centred, std::size_t N, Affine A>
-class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_of(A)> {
+class RowNorm : public KeepsLayout, public NormSized<N>, public WeightAndBias<count_of(A)> {
   using RowNorm::WeightAndBias::has_bias;
   using RowNorm::WeightAndBias::has_weight;
 
@@ -72,15 +90,8 @@ class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_
   static constexpr bool token_by_token = true;
   static constexpr bool in_place = true;
 
-  using Sized<N>::Sized;
-  using Sized<N>::in;
-
-  /// If the number of features is in the type. Throws argument_error for an epsilon below 0.
-  constexpr explicit RowNorm(Epsilon epsilon) requires(N != dynamic) : epsilon_(checked(epsilon)) {}
-
-  /// If it is `dynamic`.
-  constexpr RowNorm(std::size_t features, Epsilon epsilon) requires(N == dynamic)
-      : Sized<N>(features), epsilon_(checked(epsilon)) {}
+  using NormSized<N>::NormSized;
+  using NormSized<N>::in;
 
   /// The same layer with its size in the object.
   constexpr auto as_dynamic() const {
@@ -94,13 +105,7 @@ class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_
   using exchanges = typename Exchanges::template list<NormSum<In>>;
 
   constexpr Shape output_shape(const Shape& x) const {
-    if (x.rank() == 0) return Shape{{Axis::feature, in()}};
-    const Dim& last = x.back();
-    if (last.axis != Axis::feature || (last.known() && last.extent() != in())) {
-      throw shape_error({"the input is a tensor ", x, ", but the layer normalises rows of ", in(),
-                         " features: the innermost axis must be feature with that extent"});
-    }
-    return x;
+    return rows_of_features(x, in(), "the layer normalises");
   }
 
   constexpr auto parameter_specs(const Shape& x) const {
@@ -170,7 +175,7 @@ class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_
                        PutNormGradient<has_bias, T>{frame.write(), weight, bias});
   }
 
-  double epsilon_ = Epsilon{}.value;
+  using NormSized<N>::epsilon_;
 };
 
 /// "LayerNorm<512>", "RmsNorm<512, no weight>".

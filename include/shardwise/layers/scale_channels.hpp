@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <string>
-#include <tuple>
 #include <type_traits>
 
 #include "shardwise/backend/activation.hpp"
@@ -15,6 +14,7 @@
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/detail/planes.hpp"
+#include "shardwise/layers/detail/row_exchange.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/merge.hpp"
 #include "shardwise/layers/stream.hpp"
@@ -40,22 +40,7 @@ struct ScaledPlanes {
   }
 };
 
-/// The terms x dy of the sum over plane p.
-template <class T>
-struct ProductTerms {
-  std::size_t plane;
-  const T* x;
-  const T* dy;
-
-  constexpr auto operator()(std::size_t p) const {
-    using A = accumulate_t<T>;
-    return [a = x + p * plane, b = dy + p * plane](std::size_t i) {
-      return static_cast<A>(a[i]) * static_cast<A>(b[i]);
-    };
-  }
-};
-
-/// ds[p] = F'(s[p]) times that sum.
+/// ds[p] = F'(s[p]) Σ x dy over plane p.
 template <class F, class T>
 struct PutFactorGradient {
   const T* s;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include "shardwise/core/error.hpp"
 #include "shardwise/core/shape.hpp"
 
 namespace shardwise {
@@ -87,6 +88,17 @@ class Sized {
 };
 
 namespace detail {
+
+/// x, if its rows have `size` features; the shape of such a row, if x is not known yet. `does` is
+/// what the layer does with them: "the layer normalises".
+/// throws   shape_error if x has another innermost axis or extent
+constexpr Shape rows_of_features(const Shape& x, std::size_t size, const char* does) {
+  if (x.rank() == 0) return Shape{{Axis::feature, size}};
+  const Dim& last = x.back();
+  if (last.axis == Axis::feature && (!last.known() || last.extent() == size)) return x;
+  throw shape_error({"the input is a tensor ", x, ", but ", does, " rows of ", size,
+                     " features: the innermost axis must be feature with that extent"});
+}
 
 /// As it stands in the name of a type: "512" or "dynamic".
 inline std::string size_name(std::size_t size) {

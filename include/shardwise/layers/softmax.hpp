@@ -60,30 +60,15 @@ struct SoftmaxOutput {
   }
 };
 
-/// The terms dy y of a row.
-template <class T>
-struct SoftmaxSlopes {
-  const T* y;
-  const T* dy;
-  std::size_t n;
-
-  constexpr auto operator()(std::size_t r) const {
-    return [a = y + r * n, b = dy + r * n](std::size_t i) {
-      using A = accumulate_t<T>;
-      return static_cast<A>(a[i]) * static_cast<A>(b[i]);
-    };
-  }
-};
-
 /// dx = y (dy - Σ dy y).
 template <class T>
 struct SoftmaxInputGradient {
-  SoftmaxSlopes<T> of;
+  ProductTerms<T> of;  ///< y dy
   const accumulate_t<T>* sums;
   T* dx;
 
   constexpr auto operator()(std::size_t r) const {
-    return [y = of.y + r * of.n, dy = of.dy + r * of.n, to = dx + r * of.n,
+    return [y = of.a + r * of.n, dy = of.b + r * of.n, to = dx + r * of.n,
             sum = sums[r]](std::size_t i) {
       using A = accumulate_t<T>;
       to[i] = static_cast<T>(static_cast<A>(y[i]) * (static_cast<A>(dy[i]) - sum));
@@ -145,7 +130,7 @@ struct Softmax : KeepsLayout {
   void backward(Frame& frame, const Y& y, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     const detail::RowExtents here{y.rows(), y.columns()};
-    const detail::SoftmaxSlopes<T> slopes{y.data(), dy.data(), here.columns};
+    const detail::ProductTerms<T> slopes{here.columns, y.data(), dy.data()};
     const auto sums = detail::adjoint_row_sum<1>(frame, here, slopes);
     detail::for_each_in_rows(
         frame.backend(), here.rows, here.columns,

@@ -82,19 +82,8 @@ struct ProductLayouts<split::input, Summed> {
 
 /// Any layout in which each row or image is whole.
 template <Axis Summed>
-struct ProductLayouts<split::none, Summed> {
-  template <Layout L>
-  static constexpr bool has_whole_rows =
-      std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::batch>> ||
-      std::same_as<L, Sharded<Axis::sequence>>;
-
-  template <Layout Wanted>
-  using desired_input_layout = std::conditional_t<has_whole_rows<Wanted>, Wanted, Invariant>;
-  template <Layout Offered, Layout Wanted>
-  using input_layout =
-      std::conditional_t<has_whole_rows<Offered>, Offered, desired_input_layout<Wanted>>;
-  template <Layout In>
-  using output_layout = In;
+struct ProductLayouts<split::none, Summed>
+    : KeepsOneOf<Invariant, Sharded<Axis::batch>, Sharded<Axis::sequence>> {
   template <Layout In>
   using weight =
       ParameterUse<Invariant,

@@ -134,7 +134,7 @@ void layers() {
   compile_sums<double, TermsOfChannel<PReluTerms<T>>>();
   compile_reduction<A, NormValue<T>, Largest>();
   compile_sums<A, SoftmaxTerms<T>>();
-  compile_sums<A, SoftmaxSlopes<T>>();
+  compile_sums<A, ProductTerms<T>>();
   compile<InItsRow<SoftmaxOutput<T>>, InItsRow<SoftmaxInputGradient<T>>>();
   compile_reduction<A, PlaneTerms<T>, Largest>();
   compile_reduction<double, PlaceOfLargest<T>, Smallest>();

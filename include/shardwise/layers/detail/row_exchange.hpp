@@ -15,6 +15,21 @@ struct RowExtents {
   std::size_t columns;
 };
 
+/// The terms a b of the elements of a row; `n` of each.
+template <class T>
+struct ProductTerms {
+  std::size_t n;
+  const T* a;
+  const T* b;
+
+  constexpr auto operator()(std::size_t r) const {
+    using A = accumulate_t<T>;
+    return [first = a + r * n, second = b + r * n](std::size_t i) {
+      return static_cast<A>(first[i]) * static_cast<A>(second[i]);
+    };
+  }
+};
+
 /// Exchange Index of `frame`: for each row r the terms terms(r)(i) of the rank's elements i of it,
 /// combined.
 template <std::size_t Index, class Frame, class A, class Terms, class Combine>
