@@ -27,6 +27,14 @@ std::string broadcast_text(R& ranks, const std::string& text, int root) {
   return {bytes.begin(), bytes.end()};
 }
 
+/// The first rank on which `here` is true; the number of ranks if there is none. A collective.
+template <AgreeingRanks R>
+int first_rank(R& ranks, bool here) {
+  std::int32_t first = here ? ranks.rank() : ranks.size();
+  ranks.all_reduce(std::span<const std::int32_t>(&first, 1), std::span(&first, 1), Reduction::min);
+  return first;
+}
+
 /// Calls `call`, which must not communicate, on every rank, and returns when all have returned. If
 /// it throws on some ranks, all ranks throw: those ranks their own exception, the others an error
 /// of the type `Told` with the message of the first of them. A collective.
@@ -43,10 +51,8 @@ void on_all_ranks(R& ranks, Call&& call) {
     mine = std::current_exception();
     text = "threw what is no std::exception";
   }
-  const std::int32_t fine = ranks.size();
-  std::int32_t first = mine ? ranks.rank() : fine;
-  ranks.all_reduce(std::span<const std::int32_t>(&first, 1), std::span(&first, 1), Reduction::min);
-  if (first == fine) return;
+  const int first = first_rank(ranks, mine != nullptr);
+  if (first == ranks.size()) return;
   const std::string message = broadcast_text(ranks, text, first);
   if (mine) std::rethrow_exception(mine);
   throw Told({"rank ", first, ": ", message});
@@ -68,9 +74,7 @@ int first_unlike_rank_0(R& ranks, std::uint64_t value) {
   const auto mine = static_cast<std::int64_t>(value);
   std::int64_t of_rank_0 = mine;
   ranks.broadcast(std::span(&of_rank_0, 1), 0);
-  std::int32_t first = mine == of_rank_0 ? ranks.size() : ranks.rank();
-  ranks.all_reduce(std::span<const std::int32_t>(&first, 1), std::span(&first, 1), Reduction::min);
-  return first;
+  return first_rank(ranks, mine != of_rank_0);
 }
 
 }  // namespace detail
