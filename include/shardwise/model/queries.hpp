@@ -10,22 +10,7 @@
 //     static_assert(memory_of<Mlp, 8>(batch{512}).largest().bytes() < 3_MiB);
 //     static_assert(memory_of<Mlp, 8>(batch{512}).imbalance() < 1.01);
 //
-//   question                                     answer
-//   output_layout_t<M, Offered, Wanted>          the layout of a model's output
-//   layer_input_layout_t<M, Index>               the input layout of layer Index
-//   layer_output_layout_t<M, Index>              the output layout of layer Index
-//   input_shape<M>(batch)                        the global shape of the input
-//   M{}.output_shape(shape)                      the global shape of the output
-//   local_shape<L>(shape, place)                 the shape of a rank's part of a tensor in layout L
-//   plan<M, P>(batch or shape, dtypes)           the collectives of a step, and their bytes
-//   memory_of<M, P>(batch or shape)              the memory of each rank, and its balance; with a
-//                                                mesh in place of P, of its ranks
-//   updated_parameters_of_rank<E>(M{}, place, shape, keep)
-//                                                the parameters whose moments a rank of a mesh
-//                                                keeps
-//   state_of_rank<E, dtypes>(M{}, place, shape, moments, keep)
-//                                                the bytes that a rank allocates for parameters,
-//                                                gradients and moments
+// docs/tutorial/09-asking-the-compiler.md lists the questions, of which each has its own comment.
 //
 // All take the layouts of the two ends after their other arguments; the default is Invariant. They
 // also work for your own layers if output_shape, parameter_specs and exchange_shapes are constexpr.
