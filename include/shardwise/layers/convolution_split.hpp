@@ -65,13 +65,8 @@ struct ConvolutionLayouts : ProductLayouts<S, Axis::channel> {};
 
 /// Outputs of a group need only the inputs of that group, which are on the same rank.
 template <auto Form>
-struct ConvolutionLayouts<split::group, Form> {
-  template <Layout Wanted>
-  using desired_input_layout = Sharded<Axis::channel>;
-  template <Layout Offered, Layout Wanted>
-  using input_layout = Sharded<Axis::channel>;
-  template <Layout In>
-  using output_layout = Sharded<Axis::channel>;
+struct ConvolutionLayouts<split::group, Form>
+    : TakesAndGives<Sharded<Axis::channel>, Sharded<Axis::channel>> {
   template <Layout In>
   using weight = ParameterUse<Sharded<Axis::output>, Sharded<Axis::output>>;
   template <Layout In>

@@ -29,29 +29,16 @@ namespace detail {
 
 /// The layouts of a mixture of experts, by split.
 template <class S>
-struct ExpertLayouts {
+struct ExpertLayouts : ProductLayouts<split::none, Axis::feature> {
   static_assert(std::same_as<S, split::none>,
                 "A mixture of experts is split by split::expert, or not: split::none.");
-  using Whole = ProductLayouts<split::none, Axis::feature>;
-  template <Layout Wanted>
-  using desired_input_layout = Whole::desired_input_layout<Wanted>;
-  template <Layout Offered, Layout Wanted>
-  using input_layout = Whole::input_layout<Offered, Wanted>;
   template <Layout In>
-  using output_layout = In;
+  using router = ProductLayouts<split::none, Axis::feature>::weight<In>;
   template <Layout In>
-  using router = Whole::weight<In>;
-  template <Layout In>
-  using expert = Whole::weight<In>;
+  using expert = router<In>;
 };
 template <>
-struct ExpertLayouts<split::expert> {
-  template <Layout Wanted>
-  using desired_input_layout = Replicated;
-  template <Layout Offered, Layout Wanted>
-  using input_layout = Replicated;
-  template <Layout In>
-  using output_layout = Partial;
+struct ExpertLayouts<split::expert> : TakesAndGives<Replicated, Partial> {
   template <Layout In>
   using router = ParameterUse<Invariant, Replicated>;
   template <Layout In>

@@ -14,7 +14,7 @@ namespace shardwise {
 ///
 /// Without it an output stays sharded, and the next layer decides.
 template <Layout L>
-struct To {
+struct To : TakesAndGives<L, L> {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
@@ -22,13 +22,6 @@ struct To {
   using rows_taken = Sharded<Axis::height>;
   static constexpr bool reshapes = true;
   static constexpr bool keeps_shape = true;
-
-  template <Layout Wanted>
-  using desired_input_layout = L;
-  template <Layout Offered, Layout Wanted>
-  using input_layout = L;
-  template <Layout In>
-  using output_layout = In;
 
   constexpr Shape output_shape(const Shape& in) const { return in; }
   ///@}

@@ -155,6 +155,20 @@ struct KeepsOneOf {
   ///@}
 };
 
+/// The layouts of a layer that takes one layout and gives one, whatever is offered and preferred.
+template <Layout Taken, Layout Given>
+struct TakesAndGives {
+  ///@{
+  /// As `Layer` says.
+  template <Layout Wanted>
+  using desired_input_layout = Taken;
+  template <Layout Offered, Layout Wanted>
+  using input_layout = Taken;
+  template <Layout In>
+  using output_layout = Given;
+  ///@}
+};
+
 /// A layer computes. It has no access to a communicator.
 ///
 ///     struct Halve : KeepsLayout {                     // a minimal layer
@@ -168,7 +182,7 @@ struct KeepsOneOf {
 /// Layouts      `input_layout<Offered, Wanted>`: the layout of its input, if the part before offers
 ///              `Offered` and the next one prefers `Wanted`. `output_layout<In>`: the layout of its
 ///              output. `desired_input_layout<Wanted>`: the layout that it prefers for its input.
-///              `KeepsLayout` has all three for a layer that keeps the layout.
+///              `KeepsLayout`, `KeepsOneOf` and `TakesAndGives` have all three.
 /// Shapes       `output_shape(in)`: global shapes; throws shape_error for an input that it cannot
 ///              take. Batch and sequence may be `dynamic` while a model is bound.
 /// Backward     gets as its second argument the tensor that `saves` names (else `Nothing{}`). It

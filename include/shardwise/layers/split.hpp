@@ -53,13 +53,7 @@ struct ProductLayouts {
 };
 
 template <Axis Summed>
-struct ProductLayouts<split::output, Summed> {
-  template <Layout Wanted>
-  using desired_input_layout = Replicated;
-  template <Layout Offered, Layout Wanted>
-  using input_layout = Replicated;
-  template <Layout In>
-  using output_layout = Sharded<Summed>;
+struct ProductLayouts<split::output, Summed> : TakesAndGives<Replicated, Sharded<Summed>> {
   template <Layout In>
   using weight = ParameterUse<Sharded<Axis::output>, Sharded<Axis::output>>;
   template <Layout In>
@@ -67,13 +61,7 @@ struct ProductLayouts<split::output, Summed> {
 };
 
 template <Axis Summed>
-struct ProductLayouts<split::input, Summed> {
-  template <Layout Wanted>
-  using desired_input_layout = Sharded<Summed>;
-  template <Layout Offered, Layout Wanted>
-  using input_layout = Sharded<Summed>;
-  template <Layout In>
-  using output_layout = Partial;
+struct ProductLayouts<split::input, Summed> : TakesAndGives<Sharded<Summed>, Partial> {
   template <Layout In>
   using weight = ParameterUse<Sharded<Axis::input>, Sharded<Axis::input>>;
   template <Layout In>
