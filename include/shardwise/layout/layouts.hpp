@@ -34,7 +34,6 @@ struct layouts_of {
 template <Layout L>
 struct layouts_of<L> {
   static constexpr std::size_t count = 1;
-  static constexpr bool are_plain = PlainLayout<L>;
   template <std::size_t>
   using nth = L;
   using duals = dual_t<L>;
@@ -44,7 +43,6 @@ struct layouts_of<L> {
 template <Layout... Ls>
 struct layouts_of<Layouts<Ls...>> {
   static constexpr std::size_t count = sizeof...(Ls);
-  static constexpr bool are_plain = (PlainLayout<Ls> && ...);
   template <std::size_t N>
   using nth = std::tuple_element_t<N, std::tuple<Ls...>>;
   using duals = Layouts<dual_t<Ls>...>;

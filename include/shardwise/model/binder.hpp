@@ -11,7 +11,6 @@
 #include "shardwise/core/shape.hpp"
 #include "shardwise/core/type_set.hpp"
 #include "shardwise/layers/layer.hpp"
-#include "shardwise/layout/local_shape.hpp"
 #include "shardwise/model/flight.hpp"
 #include "shardwise/model/frame.hpp"
 #include "shardwise/model/parameter.hpp"

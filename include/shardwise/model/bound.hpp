@@ -1,23 +1,19 @@
 #pragma once
 // A layer bound to a context, to layouts and to an input shape: the object that runs.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/starts_all_reduce.hpp"
-#include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/model/binder.hpp"
-#include "shardwise/model/context.hpp"
 #include "shardwise/model/decide.hpp"
 #include "shardwise/model/extents.hpp"
 #include "shardwise/model/finite.hpp"

@@ -1,12 +1,10 @@
 #pragma once
 // A composition that runs.
 
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <string>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 
 #include "shardwise/comm/starts_all_reduce.hpp"

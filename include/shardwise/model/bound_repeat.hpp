@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <deque>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include "shardwise/model/binder.hpp"

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstddef>
-#include <type_traits>
 #include <utility>
 
 #include "shardwise/model/extents.hpp"

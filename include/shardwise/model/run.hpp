@@ -8,7 +8,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/changing.hpp"

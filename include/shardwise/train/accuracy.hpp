@@ -5,14 +5,12 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <string>
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/run.hpp"
-#include "shardwise/model/values.hpp"
 #include "shardwise/redistribute/number.hpp"
 #include "shardwise/redistribute/run.hpp"
 #include "shardwise/train/labels.hpp"

@@ -11,7 +11,6 @@
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/tensor_memory.hpp"
-#include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/train/class_weights.hpp"
 #include "shardwise/train/labels.hpp"

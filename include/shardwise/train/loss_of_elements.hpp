@@ -2,7 +2,6 @@
 // A loss of a program's own that adds a term for each element of the prediction.
 
 #include <cstddef>
-#include <type_traits>
 
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/shape.hpp"

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <optional>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 
 #include "shardwise/core/error.hpp"

@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <limits>
 #include <numbers>
-#include <string>
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/train/optimizer.hpp"

@@ -5,7 +5,6 @@
 #include <concepts>
 #include <cstddef>
 #include <span>
-#include <string>
 #include <tuple>
 #include <utility>
 

@@ -2,7 +2,6 @@
 // A training step that is recorded once and launched as a whole.
 
 #include <cmath>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <new>
 #include <span>
 #include <utility>
 #include <vector>
