@@ -8,11 +8,8 @@
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/convolution_form.hpp"
 #include "shardwise/layers/convolution_split.hpp"
-#include "shardwise/layers/detail/convolution_channels.hpp"
-#include "shardwise/layers/detail/convolution_checks.hpp"
+#include "shardwise/layers/detail/convolution_base.hpp"
 #include "shardwise/layers/detail/image_windows.hpp"
-#include "shardwise/layers/layer.hpp"
-#include "shardwise/layers/weight_and_bias.hpp"
 
 namespace shardwise {
 
@@ -52,23 +49,12 @@ namespace shardwise {
 ///          image, or if a shard of x could end within a group
 /// source   torch.nn.Conv2d and ONNX operator Conv for shapes; groups: Krizhevsky et al. 2012
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
-class Convolution : public detail::ConvolutionLayouts<S, Form>,
-                    public detail::SplitChannels<S, In, Out, Form>,
-                    public WeightedProduct<Convolution<S, In, Out, Form>,
-                                           detail::ConvolutionLayouts<S, Form>, Form.bias> {
-  using Channels = detail::SplitChannels<S, In, Out, Form>;
+class Convolution
+    : public detail::ConvolutionBase<Convolution<S, In, Out, Form>, S, In, Out, Form> {
+  using Base = detail::ConvolutionBase<Convolution, S, In, Out, Form>;
 
  public:
-  using Channels::axes;
-  using Channels::Channels;
-  using Channels::in_channels;
-  using Channels::out_channels;
-
-  ///@{
-  /// As `Layer` says.
-  static constexpr Saves saves = Saves::input;
-  using rows_taken = detail::windowed_t<Form.windows, Sharded<Axis::height>>;
-  ///@}
+  using Base::Base;
 
   ///@{
   /// As `SplitChoices` says. One that is split by group has no other choice.
@@ -79,44 +65,12 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
 
   /// The same layer with its sizes in the object.
   constexpr auto as_dynamic() const {
-    return Convolution<S, dynamic, dynamic, Form>(in_channels(), out_channels())
+    return Convolution<S, dynamic, dynamic, Form>(this->in_channels(), this->out_channels())
         .initialized_by(this->weight_rule_, this->bias_rule_);
   }
 
   ///@{
   /// As `Layer` says.
-  constexpr Shape output_shape(const Shape& x) const {
-    if (x.rank() == 0) return x;
-    check_input(x);
-    Shape y{x[0], this->output_channels(Axis::channel, x[1])};
-    for (std::size_t i = 0; i < axes; ++i) {
-      const Dim& size = x[2 + i];
-      y.append({size.axis, size.known() ? Form.windows[i].outputs(size.extent()) : dynamic});
-    }
-    return y;
-  }
-
-  constexpr auto parameter_specs(const Shape& x) const {
-    if (x.rank() > 0) check_input(x);
-    const Dim channels = x.rank() > 0 ? x[1] : Dim{Axis::channel, in_channels()};
-    const Dim outputs = this->output_channels(Axis::output, channels);
-    // nvcc 13.0 crashes if this choice is inside the braces of `shape`.
-    const Dim inputs = Form.groups == 1 ? Dim{Axis::input, channels.units, channels.grain}
-                                        : Dim{Axis::input, in_channels() / Form.groups};
-    Shape shape{outputs, inputs};
-    for (std::size_t i = 0; i < axes; ++i)
-      shape.append({detail::space_axis(i, axes), Form.windows[i].kernel});
-    const Fans fans{in_channels() / Form.groups * Form.taps(), out_channels() * Form.taps()};
-    return Convolution::specs({"weight", shape, this->weight_rule_, fans},
-                              {"bias", Shape{outputs}, this->bias_rule_, fans});
-  }
-
-  /// The products with the rank's part of the weight.
-  template <class Frame>
-  auto make_state(Frame& frame) const {
-    return this->template products<split::output>(frame, out_channels());
-  }
-
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     frame.state().forward(detail::call_on<Form.windows>(x, y, frame.rows_begin()), x.data(),
@@ -134,12 +88,6 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
                            weight_gradient, bias_gradient, input_gradient);
   }
   ///@}
-
- private:
-  constexpr void check_input(const Shape& x) const {
-    const detail::ConvolutionChecks checks = this->check_images(x);
-    for (std::size_t i = 0; i < axes; ++i) checks.check_window(x, i, Form.windows[i]);
-  }
 };
 
 /// On [batch, channel, width].

@@ -39,11 +39,10 @@ constexpr Kernel kernel(PerAxis size, const KernelOptions& options = {}) { retur
 /// The same for a known number of axes: equal convolutions have equal forms.
 template <std::size_t Axes>
 struct ConvolutionForm {
-  std::array<Window, Axes> windows{};              ///< one for each axis of space
-  std::size_t groups = 1;                          ///< as in KernelOptions
-  std::size_t grain = 1;                           ///< as in KernelOptions
-  bool bias = true;                                ///< as in KernelOptions
-  std::array<std::size_t, Axes> output_padding{};  ///< as in KernelOptions
+  std::array<Window, Axes> windows{};  ///< one for each axis of space
+  std::size_t groups = 1;              ///< as in KernelOptions
+  std::size_t grain = 1;               ///< as in KernelOptions
+  bool bias = true;                    ///< as in KernelOptions
 
   /// Taps of one input channel.
   constexpr std::size_t taps() const {
@@ -57,39 +56,37 @@ struct ConvolutionForm {
 
 namespace detail {
 
-template <std::size_t Axes, Kernel K>
-consteval ConvolutionForm<Axes> transposed_form_of() {
+template <std::size_t Axes, Kernel K, bool IsTransposed = false>
+consteval ConvolutionForm<Axes> form_of() {
   constexpr KernelOptions o = K.options;
   static_assert(
       windows_must_exist<Axes, K.size, o.stride, o.padding, o.dilation, o.output_padding>());
+  static_assert(IsTransposed || (o.output_padding.most() == 0 && o.output_padding.least() == 0),
+                "Only a transposed convolution has an .output_padding: leave it away, or write "
+                "ConvTranspose2d.");
   static_assert(o.groups > 0, "A convolution has at least one group.");
   static_assert(o.grain > 0, "Shards keep at least one output channel together: give .grain = 1.");
   const auto at_least_one = [](int n) { return static_cast<std::size_t>(n > 0 ? n : 1); };
   ConvolutionForm<Axes> form{windows<Axes>(K.size, o.stride, o.padding, o.dilation),
                              at_least_one(o.groups), at_least_one(o.grain), o.bias};
-  for (std::size_t i = 0; i < Axes; ++i)
-    form.output_padding[i] = static_cast<std::size_t>(o.output_padding.values[i]);
+  for (std::size_t i = 0; i < Axes; ++i) {
+    form.windows[i].is_transposed = IsTransposed;
+    form.windows[i].added = static_cast<std::size_t>(o.output_padding.values[i]);
+  }
   return form;
-}
-
-template <std::size_t Axes, Kernel K>
-consteval ConvolutionForm<Axes> form_of() {
-  static_assert(K.options.output_padding.most() == 0 && K.options.output_padding.least() == 0,
-                "Only a transposed convolution has an .output_padding: leave it away, or write "
-                "ConvTranspose2d.");
-  return transposed_form_of<Axes, K>();
 }
 
 /// "3x3, stride 2x2, padding 1x(0+1)": the values that are not defaults, for names of layers.
 template <std::size_t Axes>
 std::string form_name(const ConvolutionForm<Axes>& form) {
   const auto number = [](std::size_t n) { return std::to_string(n); };
-  std::string kernel, stride, dilation, padding;
+  std::string kernel, stride, dilation, padding, added;
   for (const Window& window : form.windows) {
     const std::string by = kernel.empty() ? "" : "x";
     kernel += by + number(window.kernel);
     stride += by + number(window.stride);
     dilation += by + number(window.dilation);
+    added += by + number(window.added);
     const bool alike = window.before == window.after;
     padding += by + (alike ? number(window.before)
                            : '(' + number(window.before) + '+' + number(window.after) + ')');
@@ -103,11 +100,7 @@ std::string form_name(const ConvolutionForm<Axes>& form) {
   if (stride != all("1")) text += ", stride " + stride;
   if (padding != all("0")) text += ", padding " + padding;
   if (dilation != all("1")) text += ", dilation " + dilation;
-  if (form.output_padding != std::array<std::size_t, Axes>{}) {
-    std::string added;
-    for (const std::size_t n : form.output_padding) added += (added.empty() ? "" : "x") + number(n);
-    text += ", output padding " + added;
-  }
+  if (added != all("0")) text += ", output padding " + added;
   if (form.groups != 1) text += ", groups " + number(form.groups);
   if (form.grain != 1) text += ", grain " + number(form.grain);
   if (!form.bias) text += ", no bias";

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "shardwise/layers/convolution_form.hpp"
@@ -59,7 +60,8 @@ concept ConvolutionSplit = Split<S> || std::same_as<S, split::group> || SpaceSpl
 
 namespace detail {
 
-/// The layouts of a convolution, by split.
+/// The layouts of a convolution or a transposed one, by split. The weight's outermost axis is that
+/// of the output's channels, or of the input's of a transposed one.
 template <class S, auto Form>
 struct ConvolutionLayouts : ProductLayouts<S, Axis::channel> {};
 
@@ -68,29 +70,28 @@ template <auto Form>
 struct ConvolutionLayouts<split::group, Form>
     : TakesAndGives<Sharded<Axis::channel>, Sharded<Axis::channel>> {
   template <Layout In>
-  using weight = ParameterUse<Sharded<Axis::output>, Sharded<Axis::output>>;
+  using bias = ParameterUse<Sharded<Axis::output>, Sharded<Axis::output>>;
   template <Layout In>
-  using bias = weight<In>;
+  using weight =
+      std::conditional_t<Form.windows[0].is_transposed,
+                         ParameterUse<Sharded<Axis::input>, Sharded<Axis::input>>, bias<In>>;
 };
 
-/// The layouts of a convolution with this window along A: a rank computes its block of the outputs,
-/// and has all inputs that they read.
-template <Axis A, Window W>
-struct SpaceLayouts {
+/// A rank computes its block of the outputs along A, and has all inputs that they read.
+template <Axis A, auto Form>
+struct ConvolutionLayouts<split::space<A>, Form> {
+  static_assert(axis_must_exist<A, Form.windows.size()>());
+
   template <Layout Wanted>
   using desired_input_layout = Sharded<A>;
   template <Layout Offered, Layout Wanted>
-  using input_layout = typename read_through<A, W>::type;
+  using input_layout = typename read_through<A, window_along<A>(Form.windows)>::type;
   template <Layout In>
   using output_layout = Sharded<A>;
   template <Layout In>
   using weight = ParameterUse<Invariant, Replicated>;
   template <Layout In>
   using bias = weight<In>;
-};
-
-template <Axis A, auto Form>
-struct ConvolutionLayouts<split::space<A>, Form> : SpaceLayouts<A, window_along<A>(Form.windows)> {
 };
 
 template <class S, auto Form, class Spaces>

@@ -6,52 +6,22 @@
 
 #include "shardwise/backend/convolution.hpp"
 #include "shardwise/core/dtype.hpp"
-#include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/convolution_form.hpp"
 #include "shardwise/layers/convolution_split.hpp"
 #include "shardwise/layers/detail/channels.hpp"
-#include "shardwise/layers/detail/convolution_channels.hpp"
-#include "shardwise/layers/detail/convolution_checks.hpp"
+#include "shardwise/layers/detail/convolution_base.hpp"
 #include "shardwise/layers/detail/image_windows.hpp"
-#include "shardwise/layers/layer.hpp"
-#include "shardwise/layers/weight_and_bias.hpp"
 
 namespace shardwise {
 
 namespace detail {
 
-/// The windows of a transposed convolution.
-template <auto Form>
-consteval auto transposed_windows() {
-  auto windows = Form.windows;
-  for (std::size_t i = 0; i < windows.size(); ++i) {
-    windows[i].is_transposed = true;
-    windows[i].added = Form.output_padding[i];
-  }
-  return windows;
-}
-
-/// The layouts of a transposed convolution, by split: those of a convolution, but the weight's
-/// outermost axis is that of the input channels.
-template <class S, auto Form>
-struct TransposedLayouts : ConvolutionLayouts<S, Form> {};
-
-template <Axis A, auto Form>
-struct TransposedLayouts<split::space<A>, Form>
-    : SpaceLayouts<A, window_along<A>(transposed_windows<Form>())> {};
-
-template <auto Form>
-struct TransposedLayouts<split::group, Form> : ConvolutionLayouts<split::group, Form> {
-  template <Layout In>
-  using weight = ParameterUse<Sharded<Axis::input>, Sharded<Axis::input>>;
-};
-
 template <auto Form>
 consteval bool output_padding_must_be_narrow() {
   bool narrow = true;
   for (std::size_t i = 0; i < Form.windows.size(); ++i)
-    narrow = narrow && Form.output_padding[i] < Form.windows[i].stride;
+    narrow = narrow && Form.windows[i].added < Form.windows[i].stride;
   return narrow;
 }
 
@@ -110,64 +80,23 @@ struct BiasedChannel {
 ///          shard of x could end within a group
 /// source   torch.nn.ConvTranspose2d; ONNX operator ConvTranspose
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
-class ConvolutionTranspose : public detail::TransposedLayouts<S, Form>,
-                             public detail::SplitChannels<S, In, Out, Form>,
-                             public WeightedProduct<ConvolutionTranspose<S, In, Out, Form>,
-                                                    detail::TransposedLayouts<S, Form>, Form.bias> {
-  using Channels = detail::SplitChannels<S, In, Out, Form>;
+class ConvolutionTranspose
+    : public detail::ConvolutionBase<ConvolutionTranspose<S, In, Out, Form>, S, In, Out, Form> {
+  using Base = detail::ConvolutionBase<ConvolutionTranspose, S, In, Out, Form>;
   static_assert(detail::output_padding_must_fit<detail::output_padding_must_be_narrow<Form>()>());
 
  public:
-  using Channels::axes;
-  using Channels::Channels;
-  using Channels::in_channels;
-  using Channels::out_channels;
-
-  ///@{
-  /// As `Layer` says.
-  static constexpr Saves saves = Saves::input;
-  using rows_taken = detail::windowed_t<detail::transposed_windows<Form>(), Sharded<Axis::height>>;
-  ///@}
+  using Base::Base;
 
   /// The same layer with its sizes in the object.
   constexpr auto as_dynamic() const {
-    return ConvolutionTranspose<S, dynamic, dynamic, Form>(in_channels(), out_channels())
+    return ConvolutionTranspose<S, dynamic, dynamic, Form>(this->in_channels(),
+                                                           this->out_channels())
         .initialized_by(this->weight_rule_, this->bias_rule_);
   }
 
   ///@{
   /// As `Layer` says.
-  constexpr Shape output_shape(const Shape& x) const {
-    if (x.rank() == 0) return x;
-    this->check_images(x);
-    Shape y{x[0], this->output_channels(Axis::channel, x[1])};
-    for (std::size_t i = 0; i < axes; ++i) {
-      const Dim& size = x[2 + i];
-      y.append({size.axis, size.known() ? outputs(x, i) : dynamic});
-    }
-    return y;
-  }
-
-  constexpr auto parameter_specs(const Shape& x) const {
-    if (x.rank() > 0) this->check_images(x);
-    const Dim channels = x.rank() > 0 ? x[1] : Dim{Axis::channel, in_channels()};
-    const Dim all_outputs = this->output_channels(Axis::output, channels);
-    const std::size_t of_group = out_channels() / Form.groups;
-    const Dim of_input = Form.groups == 1 ? all_outputs : Dim{Axis::output, of_group};
-    Shape shape{{Axis::input, channels.units, channels.grain}, of_input};
-    for (std::size_t i = 0; i < axes; ++i)
-      shape.append({detail::space_axis(i, axes), Form.windows[i].kernel});
-    const Fans fans{of_group * Form.taps(), in_channels() * Form.taps()};  // as PyTorch counts
-    return ConvolutionTranspose::specs({"weight", shape, this->weight_rule_, fans},
-                                       {"bias", Shape{all_outputs}, this->bias_rule_, fans});
-  }
-
-  /// The products of the convolution from y to x with the rank's part of the weight.
-  template <class Frame>
-  auto make_state(Frame& frame) const {
-    return this->template products<split::input>(frame, in_channels());
-  }
-
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
@@ -199,31 +128,20 @@ class ConvolutionTranspose : public detail::TransposedLayouts<S, Form>,
       frame.state().forward(call, dy.data(), weights, nullptr, Activation::none, dx.data());
   }
   ///@}
-
- private:
-  /// The extent of y along axis i of space.
-  static constexpr std::size_t outputs(const Shape& x, std::size_t i) {
-    constexpr auto windows = detail::transposed_windows<Form>();
-    const std::size_t extent = windows[i].outputs(x[2 + i].extent());
-    if (extent > 0) return extent;
-    throw shape_error({"the input is a tensor ", x, ", of whose ", name(x[2 + i].axis),
-                       " a transposed convolution with ", windows[i].before + windows[i].after,
-                       " of padding leaves nothing: take a larger image or less padding"});
-  }
 };
 
 /// On [batch, channel, width].
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
-using ConvTranspose1d = ConvolutionTranspose<S, In, Out, detail::transposed_form_of<1, K>()>;
+using ConvTranspose1d = ConvolutionTranspose<S, In, Out, detail::form_of<1, K, true>()>;
 
 /// On [batch, channel, height, width]: `ConvTranspose2d<split::output, 64, 32, kernel(2, {.stride =
 /// 2})>` doubles both extents.
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
-using ConvTranspose2d = ConvolutionTranspose<S, In, Out, detail::transposed_form_of<2, K>()>;
+using ConvTranspose2d = ConvolutionTranspose<S, In, Out, detail::form_of<2, K, true>()>;
 
 /// On [batch, channel, depth, height, width].
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
-using ConvTranspose3d = ConvolutionTranspose<S, In, Out, detail::transposed_form_of<3, K>()>;
+using ConvTranspose3d = ConvolutionTranspose<S, In, Out, detail::form_of<3, K, true>()>;
 
 /// "ConvTranspose2d<output, 64, 32, 2x2, stride 2x2>".
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>

@@ -96,9 +96,12 @@ struct ConvolutionChecks {
     if (x[1].known() && x[1].grain % (in / groups) != 0) throw_cut_groups(x);
   }
 
-  constexpr void check_window(const Shape& x, std::size_t i, const Window& window) const {
+  /// Axis i of space of the output for images of shape x.
+  constexpr Dim outputs(const Shape& x, std::size_t i, const Window& window) const {
     const Dim& dim = x[2 + i];
-    if (dim.known() && window.outputs(dim.extent()) == 0) throw_too_small(x, dim, window);
+    const std::size_t extent = dim.known() ? window.outputs(dim.extent()) : dynamic;
+    if (extent == 0) throw_too_small(x, dim, window);
+    return {dim.axis, extent};
   }
 
  private:
@@ -134,6 +137,11 @@ struct ConvolutionChecks {
 
   [[noreturn]] void throw_too_small(const Shape& x, const Dim& dim, const Window& window) const {
     const std::size_t padding = window.before + window.after;
+    if (window.is_transposed) {
+      throw shape_error({"the input is a tensor ", x, ", of whose ", name(dim.axis),
+                         " a transposed convolution with ", padding,
+                         " of padding leaves nothing: take a larger image or less padding"});
+    }
     throw shape_error({"the input is a tensor ", x, ", too small for the kernel: ", window.kernel,
                        " taps with dilation ", window.dilation, " reach over ", window.reach(),
                        ", but its ", name(dim.axis), " is ", dim.extent(), " with ", padding,
