@@ -1,6 +1,6 @@
 #pragma once
-// The common part of LayerNorm and RmsNorm: the normalisation of rows, whether their features are
-// split or not.
+// The common part of LayerNorm, RmsNorm and HeadNorm: the normalisation of rows, whether ranks have
+// whole rows or not.
 
 #include <concepts>
 #include <cstddef>
@@ -74,14 +74,41 @@ using NormSum =
     Exchange<std::conditional_t<std::same_as<In, Sharded<Axis::feature>>,
                                 Redistribute<Partial, Replicated>, Redistribute<In, In>>>;
 
+/// Rows of N features, the innermost axis of x.
+template <std::size_t N>
+struct FeatureRows : NormSized<N> {
+  using NormSized<N>::NormSized;
+  using NormSized<N>::in;
+
+  template <Layout In>
+  using parameter = NormParameter<In>;
+  template <Layout In>
+  using sum = NormSum<In>;
+
+  constexpr Shape output_shape(const Shape& x) const {
+    return rows_of_features(x, in(), "the layer normalises");
+  }
+
+ protected:
+  /// The axis of a parameter.
+  static constexpr Dim features(const Shape& x) { return x.back(); }
+  /// The shape of one number for each row.
+  static constexpr Shape one_of_each_row(const Shape& x) { return x.without_back(); }
+
+  template <class X>
+  static RowExtents here(const X& x) {
+    return {x.rows(), x.columns()};
+  }
+};
+
 /// y = x̂ w + b with x̂ = (x - mean) scale and scale = 1 / sqrt(Σ (x - mean)² / N + epsilon), over
-/// the N features of each row; mean is Σ x / N if `Centred`, else 0.
+/// the N features of each of the rows that the base Of says; mean is Σ x / N if `Centred`, else 0.
 ///
 /// Backward, with g = dy w: dx = scale (g - Σ g / N - x̂ Σ g x̂ / N), without Σ g if not `Centred`.
-template <bool Centred, std::size_t N, Affine A>
-class RowNorm : public KeepsLayout, public NormSized<N>, public WeightAndBias<count_of(A)> {
-  using RowNorm::WeightAndBias::has_bias;
-  using RowNorm::WeightAndBias::has_weight;
+template <bool Centred, Affine A, class Of>
+class NormOfRows : public KeepsLayout, public Of, public WeightAndBias<count_of(A)> {
+  using NormOfRows::WeightAndBias::has_bias;
+  using NormOfRows::WeightAndBias::has_weight;
 
   using Exchanges = NormExchanges<Centred>;
 
@@ -90,31 +117,24 @@ class RowNorm : public KeepsLayout, public NormSized<N>, public WeightAndBias<co
   static constexpr bool token_by_token = true;
   static constexpr bool in_place = true;
 
-  using NormSized<N>::NormSized;
-  using NormSized<N>::in;
-
-  /// The same layer with its size in the object.
-  constexpr auto as_dynamic() const {
-    return RowNorm<Centred, dynamic, A>(in(), Epsilon{epsilon_});
-  }
+  using Of::in;
+  using Of::Of;
+  using Of::output_shape;
 
   template <Layout In>
-  using parameters = typename RowNorm::template uses<NormParameter<In>, NormParameter<In>>;
+  using parameters = typename NormOfRows::template uses<typename Of::template parameter<In>,
+                                                        typename Of::template parameter<In>>;
 
   template <Layout In>
-  using exchanges = typename Exchanges::template list<NormSum<In>>;
-
-  constexpr Shape output_shape(const Shape& x) const {
-    return rows_of_features(x, in(), "the layer normalises");
-  }
+  using exchanges = typename Exchanges::template list<typename Of::template sum<In>>;
 
   constexpr auto parameter_specs(const Shape& x) const {
-    const Shape features{output_shape(x).back()};
-    return RowNorm::specs({"weight", features, init::ones}, {"bias", features});
+    const Shape features{this->features(output_shape(x))};
+    return NormOfRows::specs({"weight", features, init::ones}, {"bias", features});
   }
 
   constexpr auto exchange_shapes(const Shape& x) const {
-    return Exchanges::shapes(x.without_back());
+    return Exchanges::shapes(this->one_of_each_row(x));
   }
 
   template <class Frame>
@@ -123,11 +143,12 @@ class RowNorm : public KeepsLayout, public NormSized<N>, public WeightAndBias<co
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
-    auto sums = Exchanges::sums(frame, here(x), in(), epsilon_, x.data());
-    const auto [weight, bias] = RowNorm::values_of(frame);
-    for_each_in_rows(frame.backend(), x.rows(), x.columns(),
+    const auto [count, size] = this->here(x);
+    auto sums = Exchanges::sums(frame, {count, size}, in(), epsilon_, x.data());
+    const auto [weight, bias] = NormOfRows::values_of(frame);
+    for_each_in_rows(frame.backend(), count, size,
                      NormOutput<has_weight, has_bias, Rows<Frame>, T>{
-                         statistics<Frame>(sums), x.columns(), x.data(), weight, bias, y.data()});
+                         statistics<Frame>(sums), size, x.data(), weight, bias, y.data()});
     if (frame.training()) frame.kept() = std::move(sums);
   }
 
@@ -137,45 +158,48 @@ class RowNorm : public KeepsLayout, public NormSized<N>, public WeightAndBias<co
     using Sum = accumulate_t<T>;
     const auto sums = std::exchange(frame.kept(), {});
     const Rows<Frame> rows = statistics<Frame>(sums);
-    const NormSlope<has_weight, T> slope{dy.data(), RowNorm::values_of(frame)[0], dy.columns()};
+    const RowExtents here = this->here(x);
+    const NormSlope<has_weight, T> slope{dy.data(), NormOfRows::values_of(frame)[0], here.columns};
     const auto along = adjoint_row_sum<Exchanges::of_squares>(
-        frame, here(x), NormSlopeAlong<has_weight, Rows<Frame>, T>{rows, slope, x.data()});
+        frame, here, NormSlopeAlong<has_weight, Rows<Frame>, T>{rows, slope, x.data()});
     std::remove_const_t<decltype(along)> level;
-    if constexpr (Centred) level = adjoint_row_sum<Exchanges::of_totals>(frame, here(x), slope);
-    if constexpr (has_weight) write_gradients(frame, rows, x, dy);
+    if constexpr (Centred) level = adjoint_row_sum<Exchanges::of_totals>(frame, here, slope);
+    if constexpr (has_weight) {
+      const auto [weight, bias] = NormOfRows::gradients_of(frame);  // Σ dy x̂ and Σ dy
+      put_norm_gradients(frame.backend(), here.rows,
+                         NormGradientTerms<Rows<Frame>, T>{rows, here.columns, x.data(), dy.data()},
+                         PutNormGradient<has_bias, T>{frame.write(), weight, bias});
+    }
     if constexpr (Frame::input_gradient) {
-      for_each_in_rows(frame.backend(), x.rows(), x.columns(),
+      for_each_in_rows(frame.backend(), here.rows, here.columns,
                        NormInputGradient<Centred, has_weight, Rows<Frame>, T>{
                            rows, slope, static_cast<Sum>(in()), along.view().data(),
                            level.view().data(), x.data(), dx.data()});
     }
   }
 
+ protected:
+  using Of::epsilon_;
+
  private:
   template <class Frame>
   using Rows = NormStatistics<Centred, accumulate_t<typename Frame::dtype>>;
-
-  template <class X>
-  static RowExtents here(const X& x) {
-    return {x.rows(), x.columns()};
-  }
 
   template <class Frame, class PerRow>
   Rows<Frame> statistics(const NormSums<PerRow>& sums) const {
     return {sums, in(), epsilon_};
   }
+};
 
-  /// dw = Σ dy x̂ and db = Σ dy over the rank's rows.
-  template <class Frame, class X, class DY>
-  static void write_gradients(Frame& frame, const Rows<Frame>& rows, const X& x, const DY& dy) {
-    using T = typename Frame::dtype;
-    const auto [weight, bias] = RowNorm::gradients_of(frame);
-    put_norm_gradients(frame.backend(), x.rows(),
-                       NormGradientTerms<Rows<Frame>, T>{rows, x.columns(), x.data(), dy.data()},
-                       PutNormGradient<has_bias, T>{frame.write(), weight, bias});
+/// What LayerNorm and RmsNorm compute.
+template <bool Centred, std::size_t N, Affine A>
+struct RowNorm : NormOfRows<Centred, A, FeatureRows<N>> {
+  using NormOfRows<Centred, A, FeatureRows<N>>::NormOfRows;
+
+  /// The same layer with its size in the object.
+  constexpr auto as_dynamic() const {
+    return RowNorm<Centred, dynamic, A>(this->in(), Epsilon{this->epsilon_});
   }
-
-  using NormSized<N>::epsilon_;
 };
 
 /// "LayerNorm<512>", "RmsNorm<512, no weight>".
