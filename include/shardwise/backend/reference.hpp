@@ -47,7 +47,8 @@ class Reference::Linear {
  public:
   ///@{
   /// As `LinearKernel` says.
-  Linear(Reference&, std::size_t in, std::size_t out) : in_(in), out_(out), sums_(in) {}
+  Linear(Reference& backend, std::size_t in, std::size_t out)
+      : backend_(&backend), in_(in), out_(out), sums_(in), totals_(in) {}
 
   void forward(std::size_t rows, const T* x, Weight<T> weight, const T* bias, Activation activation,
                T* y) {
@@ -68,23 +69,24 @@ class Reference::Linear {
       for (std::size_t o = 0; o < out_; ++o)
         detail::add_scaled(sums_.data(), static_cast<A>(dy[r * out_ + o]), weight.data + o * in_,
                            in_);
-      write(dx + r * in_, Write::replace);
+      write(sums_, dx + r * in_, Write::replace);
     }
   }
 
   void backward_weight(std::size_t rows, const T* x, const T* dy, Write write_mode, T* dw, T* db) {
     for (std::size_t o = 0; o < out_; ++o) {
-      clear();
-      for (std::size_t r = 0; r < rows; ++r)
-        detail::add_scaled(sums_.data(), static_cast<A>(dy[r * out_ + o]), x + r * in_, in_);
-      write(dw + o * in_, write_mode);
+      totals_.assign(in_, 0);
+      detail::for_each_piece_of_rows(rows, [&](std::size_t begin, std::size_t end) {
+        clear();
+        for (std::size_t r = begin; r < end; ++r)
+          detail::add_scaled(sums_.data(), static_cast<A>(dy[r * out_ + o]), x + r * in_, in_);
+        for (std::size_t k = 0; k < in_; ++k) totals_[k] += static_cast<double>(sums_[k]);
+      });
+      write(totals_, dw + o * in_, write_mode);
     }
-    if (db == nullptr) return;
-    for (std::size_t o = 0; o < out_; ++o) {
-      A sum = 0;
-      for (std::size_t r = 0; r < rows; ++r) sum += static_cast<A>(dy[r * out_ + o]);
-      detail::store(db[o], sum, write_mode);
-    }
+    if (db != nullptr)
+      detail::put_column_sums(*backend_, detail::SummedRows<T>{rows, out_, out_, dy}, write_mode,
+                              db);
   }
   ///@}
 
@@ -93,13 +95,17 @@ class Reference::Linear {
 
   void clear() { sums_.assign(in_, A(0)); }
 
-  void write(T* row, Write write_mode) {
-    for (std::size_t k = 0; k < in_; ++k) detail::store(row[k], sums_[k], write_mode);
+  template <class Number>
+  void write(const std::vector<Number>& sums, T* row, Write write_mode) {
+    for (std::size_t k = 0; k < in_; ++k)
+      detail::store(row[k], static_cast<A>(sums[k]), write_mode);
   }
 
+  Reference* backend_;
   std::size_t in_;
   std::size_t out_;
-  std::vector<A> sums_;  // one row of a result before rounding
+  std::vector<A> sums_;         // one row of a result before rounding
+  std::vector<double> totals_;  // of the pieces of a row of dw; see rows_at_once
 };
 
 }  // namespace shardwise

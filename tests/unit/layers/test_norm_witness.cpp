@@ -165,3 +165,20 @@ TEST_CASE("gradients of features behind the first 256") {
   CHECK(repeats<BatchNorm<300>>(
       {{Axis::batch, 5}, {Axis::channel, 300}, {Axis::height, 2}, {Axis::width, 1}}, "weight"));
 }
+
+TEST_CASE("gradients over many rows keep the digits of a float") {
+  // As in unit/backend/test_reference.cpp. x̂ is 1, since x is.
+  struct Unscaled {
+    constexpr detail::NormRow<float> operator[](std::size_t) const { return {0, 1}; }
+  };
+  constexpr std::size_t rows = std::size_t{1} << 18;
+  const std::vector<float> x(rows, 1), dy(rows, 0.1F);
+  Reference backend;
+  float dw = 0, db = 0;
+  detail::put_norm_gradients<true>(
+      backend, rows, detail::NormGradientTerms<Unscaled, float>{{}, 1, x.data(), dy.data()},
+      detail::PutNormGradient<true, float>{Write::replace, &dw, &db});
+  const double expected = double{0.1F} * rows;
+  CHECK(std::abs(dw / expected - 1) < 0x1p-14);
+  CHECK(std::abs(db / expected - 1) < 0x1p-14);
+}

@@ -158,7 +158,7 @@ struct PutNormGradient {
 };
 
 /// Adds the terms of `count` rows in order, for a block of neighbouring features, and stores the
-/// sums.
+/// sums; see rows_at_once.
 template <bool HasBias, class Rows, class T>
 struct NormGradientsOfBlock {
   NormGradientTerms<Rows, T> terms;
@@ -170,21 +170,30 @@ struct NormGradientsOfBlock {
     const std::size_t n = terms.n;
     const std::size_t first = block * columns_at_once;
     const std::size_t here = std::min(columns_at_once, n - first);
-    std::array<A, columns_at_once> along{};
-    std::array<A, columns_at_once> level{};
-    A* const to = along.data();
-    A* const to_level = level.data();
-    for (std::size_t r = 0; r < count; ++r) {
-      const auto row = terms.rows[r];
-      const T* const in = terms.x + r * n + first;
-      const T* const from = terms.dy + r * n + first;
-      plain_loop(here, [=](std::size_t i) {
-        const A d = static_cast<A>(from[i]);
-        to[i] += d * row.normalised(in[i]);
-        if constexpr (HasBias) to_level[i] += d;
-      });
-    }
-    for (std::size_t i = 0; i < here; ++i) put(first + i, {along[i], level[i]});
+    std::array<double, columns_at_once> along{};
+    std::array<double, columns_at_once> level{};
+    for_each_piece_of_rows(count, [&](std::size_t begin, std::size_t end) {
+      std::array<A, columns_at_once> some{};
+      std::array<A, columns_at_once> some_level{};
+      A* const to = some.data();
+      A* const to_level = some_level.data();
+      for (std::size_t r = begin; r < end; ++r) {
+        const auto row = terms.rows[r];
+        const T* const in = terms.x + r * n + first;
+        const T* const from = terms.dy + r * n + first;
+        plain_loop(here, [=](std::size_t i) {
+          const A d = static_cast<A>(from[i]);
+          to[i] += d * row.normalised(in[i]);
+          if constexpr (HasBias) to_level[i] += d;
+        });
+      }
+      for (std::size_t i = 0; i < here; ++i) {
+        along[i] += static_cast<double>(some[i]);
+        level[i] += static_cast<double>(some_level[i]);
+      }
+    });
+    for (std::size_t i = 0; i < here; ++i)
+      put(first + i, {static_cast<A>(along[i]), static_cast<A>(level[i])});
   }
 };
 
