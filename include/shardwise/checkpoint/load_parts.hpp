@@ -141,17 +141,26 @@ inline std::unique_ptr<std::byte[]> read_box(const File& file, std::uint64_t beg
   return transposed;
 }
 
+/// The tensors that each of the files has, in their order.
+inline std::vector<std::vector<const WholeTensor*>> tensors_by_file(
+    const TensorFiles& files, const std::vector<WholeTensor>& tensors) {
+  std::vector<std::vector<const WholeTensor*>> by_file(files.file_count());
+  for (const WholeTensor& tensor : tensors)
+    by_file[files.tensors().at(tensor.name()).file].push_back(&tensor);
+  return by_file;
+}
+
 /// Reads this rank's elements of all tensors.
 inline std::vector<StagedPart> read_parts(const TensorFiles& files,
                                           const std::vector<WholeTensor>& tensors) {
   std::vector<StagedPart> staged;
-  for (std::size_t i = 0; i < files.file_count(); ++i) {
+  const auto by_file = tensors_by_file(files, tensors);
+  for (std::size_t i = 0; i < by_file.size(); ++i) {
     const File file = files.open(i);
-    for (const WholeTensor& tensor : tensors) {
-      const TensorFiles::Place& place = files.tensors().at(tensor.name());
-      if (place.file != i) continue;
+    for (const WholeTensor* tensor : by_file[i]) {
+      const TensorFiles::Place& place = files.tensors().at(tensor->name());
       const FileDtype dtype = place.info.dtype;
-      for (const TensorPart& part : tensor.parts) {
+      for (const TensorPart& part : tensor->parts) {
         for_each_box(part, [&](const TensorPart& box) {
           staged.push_back({box, dtype, read_box(file, files.begin_of(place), box, dtype)});
         });

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -80,6 +81,27 @@ TEST_CASE("tensors are found by name, in one file and in several") {
   }
   folder.write("model.safetensors", one("c", "x"));
   CHECK(TensorFiles(folder.path() / "model.safetensors").tensors().contains("c"));
+}
+
+TEST_CASE("tensors are read from their own files, and looked for in no other") {
+  const TemporaryFolder folder("shardwise_files_own");
+  folder.write("first.safetensors", one("b", "1234"));
+  folder.write("second.safetensors", one("a", "567", ""));
+  const TensorFiles files(
+      folder.write("model.safetensors.index.json",
+                   index_of(R"("a":"second.safetensors","b":"first.safetensors")")));
+  std::vector<std::uint8_t> a(3), b(4);
+  const auto part = [](const char* name, std::vector<std::uint8_t>& memory) {
+    return part_of(name,
+                   View<std::uint8_t, Invariant>(memory, {{Axis::feature, memory.size()}}, {}));
+  };
+  const auto tensors = detail::whole_tensors({part("a", a), part("b", b)});
+  using List = std::vector<const detail::WholeTensor*>;
+  CHECK(detail::tensors_by_file(files, tensors) ==
+        std::vector{List{&tensors[1]}, List{&tensors[0]}});
+  for (const auto& staged : detail::read_parts(files, tensors)) detail::store(staged);
+  CHECK(std::string(a.begin(), a.end()) == "567");
+  CHECK(std::string(b.begin(), b.end()) == "1234");
 }
 
 TEST_CASE("links are followed") {
