@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/comm/detail/reused_when_done.hpp"
 #include "shardwise/comm/detail/ring.hpp"
 #include "shardwise/comm/detail/watchdog.hpp"
 
@@ -155,4 +156,39 @@ TEST_CASE("ring: first in, first out, growing in any state") {
     CHECK(ring.front() == out);
   }
   CHECK(ring.size() == static_cast<std::size_t>(in - out));
+}
+
+TEST_CASE(
+    "objects are used again when they are done, and looked at a few times however many wait") {
+  struct Object {
+    int number = -1;
+    bool is_done = false;
+  };
+  detail::ReusedWhenDone<Object> objects;
+  int made = 0, looks = 0;
+  const auto take = [&]() -> Object& {
+    Object& one = objects.take([&](const Object& object) {
+      ++looks;
+      return object.is_done;
+    });
+    if (one.number < 0) one.number = made++;
+    one.is_done = false;
+    return one;
+  };
+  constexpr int many = 1000;
+  std::vector<Object*> taken;
+  for (int i = 0; i < many; ++i) taken.push_back(&take());
+  CHECK(made == many);
+  CHECK(looks < 4 * many);
+
+  for (Object* one : taken) one->is_done = one != taken[0];  // the first one waits for ever
+  for (int i = 0; i < 2 * many; ++i) take().is_done = true;
+  CHECK(made < 2 * many + 10);
+  CHECK(looks < 4 * 4 * many);
+
+  taken[0]->is_done = true;
+  take();
+  int left = 0;
+  objects.hand_over([&](std::unique_ptr<Object> object) { left += object->is_done ? 0 : 1; });
+  CHECK(left == 1);
 }

@@ -16,6 +16,7 @@
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/mpi_wait.hpp"
 #include "shardwise/comm/detail/mpi_world.hpp"
+#include "shardwise/comm/detail/reused_when_done.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
@@ -40,17 +41,18 @@ class Messages {
   /// Does not wait. The memory of messages that no rank has received is not freed, because MPI may
   /// still read it.
   ~Messages() {
-    for (std::unique_ptr<Message>& message : sent_) {
-      if (is_finalized() || is_done(*message)) continue;
+    sent_.hand_over([](std::unique_ptr<Message> message) {
+      if (is_finalized() || is_done(*message)) return;
       for (MPI_Request& request : message->requests)
         if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
       static_cast<void>(message.release());
-    }
+    });
   }
 
   void send(const Call& call, std::span<const std::byte> bytes) {
     comm_.keep();  // the message may be received later, or never
-    Message& message = idle_message();
+    Message& message = sent_.take(is_done);
+    message.requests.clear();
     message.control = ControlMessage(1, call);
     message.bytes.assign(bytes.begin(), bytes.end());
     if (agreement_ != nullptr)
@@ -96,15 +98,6 @@ class Messages {
                       MPI_STATUSES_IGNORE),
           "MPI_Testall");
     return done != 0;
-  }
-
-  Message& idle_message() {
-    for (const std::unique_ptr<Message>& message : sent_)
-      if (is_done(*message)) {
-        message->requests.clear();
-        return *message;
-      }
-    return *sent_.emplace_back(std::make_unique<Message>());
   }
 
   /// Calls f(first element, elements) for each piece of a message; for an empty one too.
@@ -186,7 +179,7 @@ class Messages {
   std::span<const int> world_ranks_;
   const Exchange& exchange_;
   Agreement* agreement_;
-  std::vector<std::unique_ptr<Message>> sent_;
+  ReusedWhenDone<Message> sent_;
 };
 
 }  // namespace shardwise::detail::mpi
