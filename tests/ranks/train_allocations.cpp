@@ -73,6 +73,20 @@ void check_stream(C& ranks) {
         }) == 0);
 }
 
+/// To look up the last of many parameters costs as much as to look up the first: the list of all
+/// names is made for the error only.
+void check_lookups() {
+  SingleRank alone;
+  Model<Repeat<20, Linear<split::none, 1, 1, false>>, Context<float, Reference, SingleRank>> model(
+      alone, Seed{1});
+  const auto allocated_by = [&](const char* name) {
+    const std::size_t before = allocations;
+    model.gather(name);
+    return allocations - before;
+  };
+  CHECK(allocated_by("0.weight") == allocated_by("19.weight"));
+}
+
 /// Experts whose rows change from step to step.
 template <class T, Communicator C>
 void check_experts(C& ranks) {
@@ -137,6 +151,8 @@ TEST_CASE("the counter counts") {
   ::operator delete (::operator new (64, std::align_val_t{64}, std::nothrow), std::align_val_t{64});
   CHECK(allocations == before + 2);
 }
+
+TEST_CASE("a parameter is looked up without a list of all names") { check_lookups(); }
 
 TEST_CASE("nothing is allocated after the second step") {
   SingleRank alone;

@@ -12,6 +12,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/philox.hpp"
+#include "shardwise/core/sentence.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/core/type_set.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -120,14 +121,22 @@ P shown(const Run<Context>& run, const ListedParameter& listed,
 }
 
 /// throws   argument_error for an unknown name, with the known ones and the model's name
-inline const ListedParameter& named(const GrowingList<ListedParameter>& all,
-                                    const std::string& name, std::string (*model)()) {
+[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_name(
+    const GrowingList<ListedParameter>& all, const std::string& name, std::string (*model)()) {
   std::string names;
-  for (const ListedParameter& one : all) {
-    if (one.name == name) return one;
-    names += (names.empty() ? "" : ", ") + one.name;
-  }
+  for (const ListedParameter& one : all) append(names, {names.empty() ? "" : ", ", one.name});
   throw argument_error({model(), " has no parameter named '", name, "'; it has ", names});
+}
+
+/// The number of the parameter with this name. Looks at number `begin` first, so that the time to
+/// look up all of many parameters, one after the other, does not grow with its square.
+inline std::size_t number_of(const GrowingList<ListedParameter>& all, const std::string& name,
+                             std::size_t begin, std::string (*model)()) {
+  for (std::size_t i = begin; i < begin + all.size(); ++i) {
+    const std::size_t number = i % all.size();
+    if (all[number].name == name) return number;
+  }
+  refuse_name(all, name, model);
 }
 
 /// All parameters of a model, in model order. The model says which types they have, in the TypeSet
@@ -225,12 +234,14 @@ class ParameterList {
 
   template <class F, class Types>
   void show_named(const std::string& name, F&& f, Shown how, Types types) {
-    show(named(all_, name, model_), f, how, types);
+    last_named_ = number_of(all_, name, last_named_, model_);
+    show(all_[last_named_], f, how, types);
   }
 
   Run<Context>& run_;
   std::string (*model_)();
   GrowingList<ListedParameter> all_;
+  std::size_t last_named_ = 0;  // the number of the parameter that was looked up last
 };
 
 }  // namespace shardwise::detail
