@@ -437,6 +437,7 @@ TEST_CASE("runs that are none, or another optimizer's") {
            {{{"shardwise.seed", "18446744073709551616"}}, "shardwise.seed"},
            {{{"shardwise.optimizer.learning_rate", "nan"}}, "'nan' as"},
            {{{"shardwise.optimizer.learning_rate", "-1"}}, "those of no run"},
+           {{{"shardwise.optimizer.steps", "18446744073709551615"}}, "those of no run"},
            {{{"shardwise.optimizer.learning_rate", "1e999"}}, "learning_rate"},
            {{{"shardwise.sampler.epoch", "4294967296"}}, "those of no run"},
            {{{"shardwise.loss_scale", "0"}}, "the loss scale is 0"},

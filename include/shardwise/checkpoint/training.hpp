@@ -125,6 +125,7 @@ inline RunState read_run_state(const TensorFiles& files) {
   const std::uint64_t epoch = state.position.sampler.epoch;
   const double scale = state.position.loss_scale.scale;
   require(state.step > 0 && state.step < bound, "step", state.step);
+  require(state.optimizer_steps < bound, "number of steps of the optimizer", state.optimizer_steps);
   require(epoch < bound, "epoch", epoch);
   require(state.learning_rate >= 0, "learning rate", state.learning_rate);
   require(scale >= std::numeric_limits<float>::min() && scale <= std::numeric_limits<float>::max(),
