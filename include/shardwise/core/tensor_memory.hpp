@@ -115,25 +115,48 @@ struct Largest {
   }
 };
 
-/// first, term(0), ..., term(n - 1), combined: in lanes, which the compiler vectorises, and the
-/// lanes in order at the end. `first` is the neutral element. A sum has the bits of its number of
-/// lanes; a maximum is the same with any, and g++ -O3 vectorises it with 32 only. Inlined always,
-/// since clang's `flatten` (see `in_widest_vectors`) does not reach it.
-template <std::size_t lanes = 16, class A, class Term, class Combine>
-[[gnu::always_inline]] constexpr A lane_reduce(std::size_t n, A first, const Term& term,
-                                               const Combine& combine) {
+/// first, term(begin), ..., term(begin + n - 1), combined: in lanes, which the compiler vectorises,
+/// and the lanes in order at the end.
+template <std::size_t lanes, class A, class Term, class Combine>
+[[gnu::always_inline]] constexpr A reduce_in_lanes(std::size_t begin, std::size_t n, A first,
+                                                   const Term& term, const Combine& combine) {
   std::array<A, lanes> results{};
   for (A& result : results) result = first;
   std::size_t k = 0;
   for (; k + lanes <= n; k += lanes) {
     for (std::size_t l = 0; l < lanes; ++l)
-      results[l] = combine(results[l], static_cast<A>(term(k + l)));
+      results[l] = combine(results[l], static_cast<A>(term(begin + k + l)));
   }
   for (std::size_t l = 0; k < n; ++k, ++l)
-    results[l] = combine(results[l], static_cast<A>(term(k)));
+    results[l] = combine(results[l], static_cast<A>(term(begin + k)));
   A all = first;
   for (const A result : results) all = combine(all, result);
   return all;
+}
+
+/// The terms that are combined in lanes, and the number of such pieces that are combined one after
+/// the other. The terms of a long sum are not added to the whole sum so far: in float it would lose
+/// the last digits of each, and be wrong by 1 % for ten million terms.
+inline constexpr std::size_t terms_of_piece = 4096;
+inline constexpr std::size_t pieces_in_a_row = 256;
+
+/// first, term(0), ..., term(n - 1), combined in lanes, piece by piece. `first` is the neutral
+/// element. A sum has the bits of its number of lanes; a maximum is the same with any, and g++ -O3
+/// vectorises it with 32 only. Inlined always, since clang's `flatten` (see `in_widest_vectors`)
+/// does not reach it.
+template <std::size_t lanes = 16, class A, class Term, class Combine>
+[[gnu::always_inline]] constexpr A lane_reduce(std::size_t n, A first, const Term& term,
+                                               const Combine& combine) {
+  A all = first, some = first;
+  std::size_t pieces = 0;
+  for (std::size_t begin = 0; begin < n; begin += terms_of_piece) {
+    const std::size_t here = n - begin < terms_of_piece ? n - begin : terms_of_piece;
+    some = combine(some, reduce_in_lanes<lanes>(begin, here, first, term, combine));
+    if (++pieces % pieces_in_a_row != 0) continue;
+    all = combine(all, some);
+    some = first;
+  }
+  return combine(all, some);
 }
 
 /// out[r] = result.

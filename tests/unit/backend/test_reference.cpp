@@ -91,6 +91,22 @@ TEST_CASE("sums over many rows keep the digits of a float") {
   CHECK(std::abs(db / expected - 1) < 0x1p-14);
 }
 
+TEST_CASE("sums of many terms have each term once, and keep the digits of a float") {
+  for (const std::size_t n : {0U, 1U, 15U, 16U, 4095U, 4096U, 4097U, 8192U, 1048575U, 1048576U,
+                              1048577U, 2097152U, 2101249U}) {
+    CAPTURE(n);
+    const double numbers = detail::lane_reduce(
+        n, 0.0, [](std::size_t k) { return static_cast<double>(k); }, detail::Plus{});
+    CHECK(numbers == static_cast<double>(n) * (static_cast<double>(n) - 1) / 2);
+  }
+  // As above; in lanes it takes 16 times as many terms. Here 256 terms of a lane, 16 lanes, 256
+  // pieces and 16 rows of pieces are added one after the other.
+  constexpr std::size_t n = std::size_t{1} << 24;
+  const float sum = detail::lane_reduce(
+      n, 0.0F, [](std::size_t) { return 0.1F; }, detail::Plus{});
+  CHECK(std::abs(sum / (double{0.1F} * n) - 1) < 0x1p-14);
+}
+
 TEST_CASE("for_each visits every index once") {
   Reference backend;
   std::vector<int> visits(100);

@@ -18,11 +18,14 @@ constexpr A lane_sum(std::size_t n, Term term) {
   return lane_reduce(n, A(0), term, Plus{});
 }
 
-/// Σ a[k] b[k]. All products of `Reference` over the innermost axis are summed here.
+/// Σ a[k] b[k]. All products of `Reference` over the innermost axis are summed here: in one piece,
+/// which clang makes faster, since no axis of features has millions of them.
 template <Real T>
 constexpr accumulate_t<T> dot(const T* a, const T* b, std::size_t n) {
   using A = accumulate_t<T>;
-  return lane_sum<A>(n, [=](std::size_t k) { return static_cast<A>(a[k]) * static_cast<A>(b[k]); });
+  return reduce_in_lanes<16>(
+      0, n, A(0), [=](std::size_t k) { return static_cast<A>(a[k]) * static_cast<A>(b[k]); },
+      Plus{});
 }
 
 /// sums[k] += factor * row[k].
