@@ -2,12 +2,33 @@
 // A rank's part of a global tensor, with its memory.
 
 #include <cstddef>
+#include <new>
 #include <span>
 #include <vector>
 
+#include "shardwise/core/error.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise {
+
+namespace detail {
+
+[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_memory(const Shape& local,
+                                                                 std::size_t bytes) {
+  throw memory_error({"no memory for ", bytes, " bytes of a tensor ", local,
+                      ". Use more ranks or a smaller batch"});
+}
+
+/// Memory for a rank's part of this shape, of zeros.
+/// throws   memory_error
+template <Element T>
+std::vector<T> zeros(const Shape& local) try {
+  return std::vector<T>(local.elements());
+} catch (const std::bad_alloc&) {
+  refuse_memory(local, local.elements() * sizeof(T));
+}
+
+}  // namespace detail
 
 /// Owns the part that the rank at `place` holds of a tensor in layout L, initially zeros. If all
 /// extents are static, `Tensor<float, Invariant, Extents<...>> t;` needs no shape.
@@ -24,9 +45,9 @@ class Tensor {
   explicit Tensor(const place_t<L>& place = {}) requires(E::is_static)
       : Tensor(E::pattern(), place) {}
 
-  /// Throws shape_error if `global` has no axis for L or does not fit E.
+  /// Throws shape_error if `global` has no axis for L or does not fit E, memory_error.
   explicit Tensor(const Shape& global, const place_t<L>& place = {})
-      : view_(nullptr, global, place), memory_(view_.size()) {}
+      : view_(nullptr, global, place), memory_(detail::zeros<T>(view_.local())) {}
 
   ///@{
   /// A view of this rank's part. Valid as long as the tensor.

@@ -1,5 +1,6 @@
 // Each allocation of a run on thread ranks fails in turn: the run ends with an error of this
-// library, or without one if the rank caught it, and never with a bare std::bad_alloc.
+// library, or without one if the rank caught it, and never with a bare std::bad_alloc. So it is
+// with a tensor.
 
 #include <doctest/doctest.h>
 
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/layout/tensor.hpp"
 #include "support/count_allocations.hpp"
 
 using namespace shardwise;
@@ -96,4 +98,20 @@ TEST_CASE("whichever allocation fails, once or for good, the error is one of our
     check_each_allocation(all_kinds_of_calls, for_good, "nothing");
     check_each_allocation(a_quarrel_and_an_exception, for_good, "rank_error");
   }
+}
+
+TEST_CASE("a tensor for which there is no memory says how large it is") {
+  std::string text;
+  testing::memory_stays_away = false;
+  testing::allocations_left = 0;
+  try {
+    Tensor<float, Invariant>({{Axis::batch, 1000}, {Axis::feature, 3}});
+  } catch (const memory_error& e) {
+    text = e.what();
+  }
+  testing::allocations_left = -1;
+  CHECK(
+      text ==
+      "no memory for 12000 bytes of a tensor [batch 1000, feature 3]. Use more ranks or a smaller "
+      "batch");
 }
