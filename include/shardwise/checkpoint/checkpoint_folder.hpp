@@ -123,7 +123,8 @@ class CheckpointFolder {
     return text;
   }
 
-  /// The steps in the name of a file that a save writes; nothing for other names.
+  /// The steps in the name of a file that a save writes; nothing for other names, such as those of
+  /// 2^32 and more steps, which no run has.
   static std::optional<std::uint64_t> steps_in(std::string_view name) {
     constexpr std::string_view begin = "step-";
     if (!name.starts_with(begin)) return std::nullopt;
@@ -131,7 +132,7 @@ class CheckpointFolder {
     std::from_chars(name.data() + begin.size(), name.data() + name.size(), steps);
     const std::string stem = std::filesystem::path(name_of(steps)).stem().string();
     const bool is_ours = name.starts_with(stem) && is_ending(name.substr(stem.size()));
-    return is_ours ? std::optional(steps) : std::nullopt;
+    return is_ours && steps >> 32 == 0 ? std::optional(steps) : std::nullopt;
   }
 
   /// Whether the names of files that a save writes end so, behind the steps.
