@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
 
 #include "ranks/model_observe.hpp"
 #include "shardwise/layers/dropout.hpp"
@@ -61,6 +62,17 @@ TEST_CASE("what is kept is scaled, what is dropped is zero, backward as forward"
   CHECK(std::abs(share_of_zeros(o["forward 0"]) - 0.25) < 6 * std::sqrt(0.25 * 0.75) / 100);
   CHECK(o["backward 0"] == o["forward 0"]);
   CHECK(o["evaluated"] == Whole(10000, 1.0));
+}
+
+TEST_CASE("an element is kept where its uniform number is not below the probability") {
+  const Shape in{{Axis::batch, 11}, {Axis::feature, 91}};
+  const RandomStream stream(Seed{3}, 0, 1);
+  Whole kept(in.elements());
+  for (std::size_t i = 0; i < kept.size(); ++i)
+    kept[i] = static_cast<double>(stream.uniform(i)) >= 0.25 ? 4.0 / 3 : 0;
+  for (const int ranks : rank_counts({1, 3, 8}))
+    CHECK(drop_ones<Batch>(ranks, in)["forward 0"] == kept);
+  CHECK(drop_ones<Features>(any_ranks(2), in)["forward 0"] == kept);
 }
 
 TEST_CASE("all ranks together draw the mask of one, replicated or split along any axis") {

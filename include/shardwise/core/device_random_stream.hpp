@@ -28,6 +28,11 @@ class DeviceRandomStream {
   constexpr void for_each_uniform(std::uint64_t begin, std::uint64_t end, F f) const {
     now().for_each_uniform(begin, end, f);
   }
+  /// In any order, but here one after another.
+  template <class F>
+  constexpr void for_each_uniform_in_any_order(std::uint64_t begin, std::uint64_t end, F f) const {
+    now().for_each_uniform(begin, end, f);
+  }
   template <class F>
   constexpr void for_each_normal(std::uint64_t begin, std::uint64_t end, F f) const {
     now().for_each_normal(begin, end, f);

@@ -6,13 +6,16 @@
 // 1, 2, 3", SC 2011): it turns a counter of 128 bits and a key of 64 bits into four words of 32.
 // Nothing here allocates, and only the constructor of a stream throws.
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <numbers>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/independent_loop.hpp"
 
 namespace shardwise {
 
@@ -23,17 +26,30 @@ using PhiloxKey = std::array<std::uint32_t, 2>;
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 ///@}
 
+namespace detail {
+
+/// The key of the next of the ten rounds.
+constexpr PhiloxKey next_philox_key(PhiloxKey key) {
+  return {key[0] + 0x9E3779B9U, key[1] + 0xBB67AE85U};
+}
+
+/// One round: changes the four words of a counter.
+constexpr void philox_round(PhiloxKey key, std::uint32_t& a, std::uint32_t& b, std::uint32_t& c,
+                            std::uint32_t& d) {
+  const std::uint64_t even = std::uint64_t{0xD2511F53} * a;
+  const std::uint64_t odd = std::uint64_t{0xCD9E8D57} * c;
+  a = static_cast<std::uint32_t>(odd >> 32) ^ b ^ key[0];
+  b = static_cast<std::uint32_t>(odd);
+  c = static_cast<std::uint32_t>(even >> 32) ^ d ^ key[1];
+  d = static_cast<std::uint32_t>(even);
+}
+
+}  // namespace detail
+
 /// The block that belongs to `counter` under `key`: ten rounds. A bijection of the counter.
 constexpr PhiloxBlock philox4x32_10(PhiloxCounter counter, PhiloxKey key) {
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t even = std::uint64_t{0xD2511F53} * counter[0];
-    const std::uint64_t odd = std::uint64_t{0xCD9E8D57} * counter[2];
-    counter = {static_cast<std::uint32_t>(odd >> 32) ^ counter[1] ^ key[0],
-               static_cast<std::uint32_t>(odd),
-               static_cast<std::uint32_t>(even >> 32) ^ counter[3] ^ key[1],
-               static_cast<std::uint32_t>(even)};
-    key = {key[0] + 0x9E3779B9U, key[1] + 0xBB67AE85U};
-  }
+  for (int round = 0; round < 10; ++round, key = detail::next_philox_key(key))
+    detail::philox_round(key, counter[0], counter[1], counter[2], counter[3]);
   return counter;
 }
 
@@ -48,8 +64,19 @@ inline constexpr std::uint64_t data_ordinal = (std::uint64_t{1} << 24) - 1;
 
 namespace detail {
 
-/// The upper 24 bits as a number in [0, 1): exact in float, so equal in float and double.
-constexpr float to_uniform(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
+/// The upper 24 bits as a number in [0, 1): exact in float, so equal in float and double. (Vectors
+/// of numbers with a sign are converted faster.)
+constexpr float to_uniform(std::uint32_t word) {
+  return static_cast<float>(static_cast<std::int32_t>(word >> 8)) * 0x1p-24F;
+}
+
+/// The least multiple of 2^-24 that is not below `probability`, which is less than 1: a uniform
+/// number is below the one where it is below the other.
+constexpr float least_uniform(double probability) {
+  const double exact = probability * 0x1p24;
+  const auto below = static_cast<std::int32_t>(exact);
+  return static_cast<float>(below + (below < exact ? 1 : 0)) * 0x1p-24F;
+}
 
 /// Two words to two independent standard normals (Box and Muller 1958), at most 6.7 in magnitude.
 /// A template, because only templates may be constexpr and call functions that are not.
@@ -126,6 +153,24 @@ class RandomStream {
                   [&f](std::uint64_t i, std::uint32_t word) { f(i, detail::to_uniform(word)); });
   }
 
+  /// The same in any order, with vectors but for the first and last few.
+  template <class F>
+  [[gnu::always_inline]] inline void for_each_uniform_in_any_order(std::uint64_t begin,
+                                                                   std::uint64_t end, F f) const {
+    constexpr std::uint64_t fewest = 32;  // fewer are drawn faster one block after another
+    std::uint64_t i = begin + std::min(end - begin, (0 - begin) % 4);
+    for_each_uniform(begin, i, f);
+    while (end - i >= fewest) {
+      std::uint32_t words[at_a_time];
+      put_blocks(i / 4, words);
+      const std::uint64_t count = std::min(end - i, at_a_time);
+      detail::plain_loop(
+          count, [&words, &f, i](std::size_t k) { f(i + k, detail::to_uniform(words[k])); });
+      i += count;
+    }
+    for_each_uniform(i, end, f);
+  }
+
   /// Calls f(i, normal(i)) for i = begin, ..., end - 1 and computes each pair once.
   template <class F>
   constexpr void for_each_normal(std::uint64_t begin, std::uint64_t end, F f) const {
@@ -156,6 +201,32 @@ class RandomStream {
     return philox4x32_10({static_cast<std::uint32_t>(number),
                           static_cast<std::uint32_t>(number >> 32), step_, place_},
                          key_);
+  }
+
+  /// Words that have vectors together.
+  static constexpr std::uint64_t at_a_time = 128;
+
+  /// Writes the blocks from `number` on. Compilers find vectors where loops over blocks are inside
+  /// of the one over rounds.
+  [[gnu::always_inline]] inline void put_blocks(std::uint64_t number,
+                                                std::uint32_t (&words)[at_a_time]) const {
+    constexpr std::size_t count = at_a_time / 4;
+    std::uint32_t a[count], b[count], c[count], d[count];
+    for (std::size_t k = 0; k < count; ++k) {
+      a[k] = static_cast<std::uint32_t>(number + k);
+      b[k] = static_cast<std::uint32_t>((number + k) >> 32);
+      c[k] = step_;
+      d[k] = place_;
+    }
+    PhiloxKey key = key_;
+    for (int round = 0; round < 10; ++round, key = detail::next_philox_key(key))
+      for (std::size_t k = 0; k < count; ++k) detail::philox_round(key, a[k], b[k], c[k], d[k]);
+    for (std::size_t k = 0; k < count; ++k) {
+      words[4 * k] = a[k];
+      words[4 * k + 1] = b[k];
+      words[4 * k + 2] = c[k];
+      words[4 * k + 3] = d[k];
+    }
   }
 
   PhiloxKey key_;

@@ -6,6 +6,7 @@
 
 #include "shardwise/backend/detail/elementary.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/philox.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/global_runs.hpp"
@@ -19,30 +20,32 @@ template <class T>
 struct Drop {
   using A = accumulate_t<T>;
 
-  double probability;
+  float least;  ///< uniform number that keeps
   A scale;
 
-  constexpr explicit Drop(double of_dropping)
-      : probability(of_dropping), scale(static_cast<A>(1.0 / (1.0 - of_dropping))) {}
+  constexpr explicit Drop(double probability)
+      : least(least_uniform(probability)), scale(static_cast<A>(1.0 / (1.0 - probability))) {}
 
   constexpr T operator()(T x, float u) const {
-    const bool keeps = static_cast<double>(u) >= probability;
-    return static_cast<T>(select(keeps, static_cast<A>(x) * scale, A{0}));
+    return static_cast<T>(select(u >= least, static_cast<A>(x) * scale, A{0}));
   }
 };
 
 /// y = x m, with a draw for each element.
 template <class T, class Stream>
 struct DropElements {
+  static constexpr bool is_loop = true;
+
   Stream stream;
   Drop<T> drop;
   const T* x;
   T* y;
 
   constexpr void operator()(std::uint64_t begin, std::uint64_t end, std::size_t local) const {
-    stream.for_each_uniform(begin, end, [*this, begin, local](std::uint64_t i, float u) {
-      y[local + (i - begin)] = drop(x[local + (i - begin)], u);
-    });
+    stream.for_each_uniform_in_any_order(begin, end,
+                                         [*this, begin, local](std::uint64_t i, float u) {
+                                           y[local + (i - begin)] = drop(x[local + (i - begin)], u);
+                                         });
   }
 };
 

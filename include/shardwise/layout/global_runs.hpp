@@ -74,7 +74,8 @@ constexpr GlobalRuns in_longer_samples(const GlobalRuns& runs, std::size_t here,
 /// f for one piece of a run.
 template <class F>
 struct OnPiece {
-  static constexpr bool is_scalar = true;
+  static constexpr bool is_loop = detail::is_loop<F>;
+  static constexpr bool is_scalar = !is_loop;
 
   GlobalRuns runs;
   std::size_t pieces;   // of each run

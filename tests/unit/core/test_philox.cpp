@@ -62,6 +62,24 @@ TEST_CASE("the bulk forms give the values of the indexed forms on any range") {
       }
 }
 
+TEST_CASE("uniforms in any order are the values of the indexed form on any range") {
+  const sw::RandomStream stream(seed, 3, 4);
+  std::vector<int> seen;
+  for (const std::uint64_t base : {0ULL, (1ULL << 34) - 70, ~0ULL - 300})
+    for (std::uint64_t begin = base; begin < base + 5; ++begin)
+      for (const std::uint64_t count : {0U, 1U, 5U, 34U, 36U, 128U, 131U, 165U, 290U}) {
+        seen.assign(count, 0);
+        bool equal = true;
+        stream.for_each_uniform_in_any_order(
+            begin, begin + count, [&seen, &equal, begin, stream](std::uint64_t i, float value) {
+              ++seen.at(i - begin);
+              equal = equal && value == stream.uniform(i);
+            });
+        CHECK(equal);
+        CHECK(seen == std::vector<int>(count, 1));
+      }
+}
+
 TEST_CASE("ranks that draw their blocks together draw the whole") {
   const sw::RandomStream stream(seed, 1, 0);
   for (const std::uint64_t n : {0U, 1U, 3U, 7U, 10U, 608U, 1001U}) {
@@ -141,6 +159,15 @@ TEST_CASE("normals have the moments, the tails and the independence of their dis
   };
   check_share(beyond_one, std::erfc(1 / std::sqrt(2.0)));
   check_share(beyond_three, std::erfc(3 / std::sqrt(2.0)));
+}
+
+TEST_CASE("a uniform number is below a probability where it is below the least one that is not") {
+  for (const double p : {0.0, 0x1p-30, 0x1p-24, 0.1, 0.25, 1.0 / 3, 1 - 0x1p-24, 1 - 0x1p-30}) {
+    const double least = static_cast<double>(sw::detail::least_uniform(p));
+    CHECK(least >= p);
+    CHECK(least - 0x1p-24 < p);
+    CHECK(least * 0x1p24 == std::floor(least * 0x1p24));
+  }
 }
 
 TEST_CASE("the extreme words give finite normals") {
