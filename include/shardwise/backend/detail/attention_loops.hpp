@@ -11,6 +11,9 @@
 #include "shardwise/backend/detail/elementary.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/independent_loop.hpp"
+#include "shardwise/core/partition.hpp"
+#include "shardwise/core/philox.hpp"
 
 namespace shardwise::detail {
 
@@ -27,11 +30,34 @@ struct WeightDropout {
   constexpr A factor(const AttentionTokens& tokens, const AttentionHeads& heads, std::size_t row,
                      std::size_t head, std::size_t key) const {
     if (probability == 0) return A(1);
+    return factor_of<A>(stream.uniform(number(tokens, heads, row, head, key)));
+  }
+
+  /// factors[k] = factor of the key `keys.offset` + k; all are keys of one sample. On the host.
+  template <class A>
+  void put_factors(const AttentionTokens& tokens, const AttentionHeads& heads, std::size_t row,
+                   std::size_t head, Interval keys, A* factors) const {
+    const std::uint64_t first = number(tokens, heads, row, head, keys.offset);
+    in_widest_vectors([&] {
+      stream.for_each_uniform_in_any_order(first, first + keys.size,
+                                           [*this, first, factors](std::uint64_t i, float u) {
+                                             factors[i - first] = factor_of<A>(u);
+                                           });
+    });
+  }
+
+ private:
+  /// The number of its random number; that of the next key of the sample is the next one.
+  constexpr std::uint64_t number(const AttentionTokens& tokens, const AttentionHeads& heads,
+                                 std::size_t row, std::size_t head, std::size_t key) const {
     const std::uint64_t query = first_row + tokens.queries.global(row);
     const std::uint64_t of_head = query * heads.all + heads.first + head;
-    const float u =
-        stream.uniform(of_head * tokens.keys.length + tokens.keys.global(key) % tokens.keys.length);
-    return static_cast<double>(u) < probability ? A(0) : static_cast<A>(1.0 / (1.0 - probability));
+    return of_head * tokens.keys.length + tokens.keys.global(key) % tokens.keys.length;
+  }
+
+  template <class A>
+  constexpr A factor_of(float u) const {
+    return select(u >= least_uniform(probability), static_cast<A>(1.0 / (1.0 - probability)), A(0));
   }
 };
 

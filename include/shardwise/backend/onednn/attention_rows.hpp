@@ -153,8 +153,8 @@ struct AttentionRows {
   }
 
   void draw(std::size_t row, Interval seen) const {
-    for (std::size_t k = 0; k < seen.size; ++k)
-      factors[k] = of.drawn(block.queries.offset + row, head, block.keys.offset + seen.offset + k);
+    of.dropout.put_factors(of.tokens, of.heads, block.queries.offset + row, head,
+                           {block.keys.offset + seen.offset, seen.size}, factors);
   }
 };
 
