@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 
+#include "shardwise/backend/detail/elementary.hpp"
+#include "shardwise/core/memory.hpp"
 #include "shardwise/layout/local_shape.hpp"
 #include "shardwise/train/class_weights.hpp"
 #include "shardwise/train/element_loss.hpp"
@@ -12,25 +14,46 @@ namespace shardwise {
 
 namespace detail {
 
-/// -(1 - t) log s(-z) - w t log s(z) with s(z) = 1 / (1 + exp(-z)), without overflow.
+/// -(1 - t) log s(-z) - w t log s(z) with s(z) = 1 / (1 + exp(-z)), without overflow. Inlined
+/// always: g++ would keep a call of it without the number i, which is not used, out of vectors.
 template <class A>
 struct LogisticTerm {
-  WeightsThere weights;  ///< of the classes where they are true
-  std::size_t inner;     ///< elements of the prediction for each of its classes
-  std::size_t classes;   ///< of the rank
-  std::size_t first;     ///< number of the first of these
-
-  constexpr Term<A> operator()(std::size_t i, A z, A t) const {
-    const A weight = weights.of<A>(first + i / inner % classes);
-    const A e = std::exp(-std::abs(z));
-    const A rest = std::log1p(e);
+  [[gnu::always_inline]] constexpr Term<A> operator()(std::size_t, A z, A t, A weight = 1) const {
+    const A e = exponential(-std::abs(z));
+    const A rest = log_of_one_plus(e);
     const A above = 1 / (1 + e);
-    const A below = e / (1 + e);
-    const bool is_above = z > 0;
-    const A loss_if_false = (is_above ? z : A(0)) + rest;
-    const A loss_if_true = (is_above ? A(0) : -z) + rest;
-    return {(1 - t) * loss_if_false + weight * t * loss_if_true,
-            (1 - t) * (is_above ? above : below) - weight * t * (is_above ? below : above)};
+    const A below = e * above;
+    const A s = select(z > 0, above, below);
+    const A other = select(z > 0, below, above);
+    const A loss_if_false = at_least(z, A(0)) + rest;
+    const A loss_if_true = at_least(-z, A(0)) + rest;
+    return {(1 - t) * loss_if_false + weight * t * loss_if_true, (1 - t) * s - weight * t * other};
+  }
+};
+
+/// The same with a weight w of each element.
+template <class A>
+struct WeightedLogisticTerm {
+  const A* weights;
+
+  [[gnu::always_inline]] constexpr Term<A> operator()(std::size_t i, A z, A t) const {
+    return LogisticTerm<A>{}(i, z, t, weights[i]);
+  }
+};
+
+/// Writes the weight of an element: that of its class where it is true.
+template <class A>
+struct PutClassWeight {
+  static constexpr bool is_scalar = true;
+
+  WeightsThere weights;
+  std::size_t inner;    ///< elements of the prediction for each of its classes
+  std::size_t classes;  ///< of the rank
+  std::size_t first;    ///< number of the first of these
+  A* to;
+
+  constexpr void operator()(std::size_t i) const {
+    to[i] = weights.of<A>(first + i / inner % classes);
   }
 };
 
@@ -69,26 +92,34 @@ struct BinaryCrossEntropy {
                   View<accumulate_t<T>, dual_t<L>> gradient) const {
     require_target(prediction.global(), target.global());
     const detail::WeightsOfCall weights(frame, name, of_positive, positive_weights);
-    detail::LogisticTerm<accumulate_t<T>> term{weights.there(), 1, 1, 0};
-    if (detail::are_given(positive_weights)) place<L>(term, prediction);
-    return detail::element_loss(*this, frame, prediction, target, gradient, term);
+    using A = accumulate_t<T>;
+    const auto with = [&](const auto& term) {
+      return detail::element_loss(*this, frame, prediction, target, gradient, term);
+    };
+    if (!detail::are_given(positive_weights)) return with(detail::LogisticTerm<A>{});
+    const Buffer memory = frame.pool().take(prediction.size() * sizeof(A));
+    A* const of_elements = static_cast<A*>(memory.data());
+    put_weights<L>(frame, weights.there(), prediction, of_elements);
+    return with(detail::WeightedLogisticTerm<A>{of_elements});
   }
   ///@}
 
  private:
   static constexpr const char* of_positive = "positive weights";
 
-  /// Tells the term which classes the rank has.
-  template <Layout L, class A, class T>
-  void place(detail::LogisticTerm<A>& term, const View<const T, L>& prediction) const {
+  /// Writes the weights of all elements.
+  template <Layout L, class Frame, class T, class A>
+  void put_weights(Frame& frame, const detail::WeightsThere& weights,
+                   const View<const T, L>& prediction, A* to) const {
     const Shape& here = prediction.local();
     const std::size_t axis = detail::axis_of_weights(positive_weights, prediction.global());
-    term.inner = here.elements(axis + 1, here.rank());
-    term.classes = here[axis].extent();
+    detail::PutClassWeight<A> weight{weights, here.elements(axis + 1, here.rank()),
+                                     here[axis].extent(), 0, to};
     if constexpr (ShardedLayout<L>) {
       if (L::axis == here[axis].axis)
-        term.first = local_block<L>(prediction.global(), prediction.place()).offset;
+        weight.first = local_block<L>(prediction.global(), prediction.place()).offset;
     }
+    frame.backend().for_each(prediction.size(), weight);
   }
 };
 

@@ -25,6 +25,7 @@ struct Term {
 template <class T, class F>
 struct PutTerm {
   using A = accumulate_t<T>;
+  static constexpr bool writes = true;
 
   F term;
   const T* prediction;
@@ -32,10 +33,10 @@ struct PutTerm {
   A factor;  ///< of the slopes
   A* gradient;
 
-  constexpr double operator()(std::size_t i) const {
+  constexpr A operator()(std::size_t i) const {
     const Term<A> here = term(i, static_cast<A>(prediction[i]), static_cast<A>(target[i]));
     gradient[i] = factor * here.slope;
-    return static_cast<double>(here.value);
+    return here.value;
   }
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 // The members of a loss, its frame, and its collectives.
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/independent_loop.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -51,6 +53,40 @@ constexpr auto exchange_shapes_of([[maybe_unused]] const Chosen& loss,
     return loss.template exchange_shapes<L>(prediction);
   } else {
     return std::array<Shape, std::tuple_size_v<typename Chosen::template exchanges<L>>>{};
+  }
+}
+
+/// Whether a term writes what no other term reads, beside its number. A loop that writes and adds
+/// has no vectors.
+template <class Term>
+inline constexpr bool writes = false;
+template <class Term>
+requires(Term::writes) inline constexpr bool writes<Term> = true;
+
+/// Σ term(k) over k in [0, n) on the host, with the bits of `lane_reduce`. Terms that write are
+/// computed first, some at a time, and then added.
+template <class Term>
+double sum_on_host(std::size_t n, const Term& given) {
+  if constexpr (!writes<Term>) {
+    return lane_reduce(n, 0.0, given, Plus{});
+  } else {
+    constexpr std::size_t lanes = 16, at_a_time = 4 * lanes;
+    double sums[lanes] = {};
+    in_widest_vectors([&] {
+      const Term term = given;
+      decltype(term(n)) terms[at_a_time];
+      for (std::size_t first = 0; first < n; first += at_a_time) {
+        const std::size_t count = std::min<std::size_t>(at_a_time, n - first);
+        plain_loop(count, [&terms, &term, first](std::size_t k) { terms[k] = term(first + k); });
+        std::size_t k = 0;
+        for (; k + lanes <= count; k += lanes)
+          for (std::size_t l = 0; l < lanes; ++l) sums[l] += static_cast<double>(terms[k + l]);
+        for (std::size_t l = 0; k < count; ++k, ++l) sums[l] += static_cast<double>(terms[k]);
+      }
+    });
+    double all = 0;
+    for (const double sum : sums) all += sum;
+    return all;
   }
 }
 
@@ -170,7 +206,7 @@ class LossFrame : public Exchanger<Context, Exchanges> {
       detail::reduce(run_.backend, n, 0.0, term, detail::Plus{}, there.writable().data());
       return DeviceLoss(run_.backend, std::move(there));
     } else {
-      return detail::lane_reduce(n, 0.0, term, detail::Plus{});
+      return detail::sum_on_host(n, term);
     }
   }
 
@@ -182,11 +218,12 @@ class LossFrame : public Exchanger<Context, Exchanges> {
     static_assert(std::same_as<typename decltype(mine.writable())::value_type, double>,
                   "sum_of_ranks adds doubles. Name the exchange as one of them: "
                   "Exchange<Redistribute<Partial, Invariant>, Reduction::sum, double>.");
-    detail::reduce(run_.backend, n, 0.0, term, detail::Plus{}, mine.writable().data());
-    auto all = this->template exchange<Index>(std::move(mine));
     if constexpr (DeviceBackend<typename Context::backend>) {
-      return DeviceLoss(run_.backend, std::move(all));
+      detail::reduce(run_.backend, n, 0.0, term, detail::Plus{}, mine.writable().data());
+      return DeviceLoss(run_.backend, this->template exchange<Index>(std::move(mine)));
     } else {
+      *mine.writable().data() = detail::sum_on_host(n, term);
+      const auto all = this->template exchange<Index>(std::move(mine));
       return *all.view().data();
     }
   }

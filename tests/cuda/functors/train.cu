@@ -56,7 +56,9 @@ void losses(cuda::Session& s, T* a, accumulate_t<T>* sums, double* sum) {
   };
   compile_elements(SquaredDifference{});
   compile_elements(SquaredWithin<A>{1, 1});
-  compile_elements(LogisticTerm<A>{{}, 1, 1, 0});
+  compile_elements(LogisticTerm<A>{});
+  compile_elements(WeightedLogisticTerm<A>{sums});
+  cuda::launch_each(s, 5, PutClassWeight<A>{{}, 1, 1, 0, sums});
   compile_elements(OwnTerm<OwnSquare>{});
   compile_sum(s, A(0), ScaleAndCheck<T>{a, A(2)}, Plus{}, sums);
 

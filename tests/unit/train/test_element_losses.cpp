@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <string>
 #include <utility>
@@ -218,6 +219,64 @@ TEST_CASE("losses of elements pass the check, as means and as sums") {
 }
 
 static_assert(Huber{}.delta == 1 && SmoothL1{}.beta == 1, "these are PyTorch's defaults");
+
+namespace {
+
+/// Whether `found` is within three units in the last place of `exact`, or the least normal number.
+template <class A>
+bool is_close(A found, long double exact) {
+  const A near = std::abs(static_cast<A>(exact));
+  const auto unit =
+      static_cast<long double>(std::nextafter(near, std::numeric_limits<A>::infinity()) - near);
+  const long double apart = std::abs(static_cast<long double>(found) - exact);
+  return apart <= std::max<long double>(3 * unit, std::numeric_limits<A>::min());
+}
+
+/// Checks value and slope of the binary cross-entropy of z and 0, and of -z and 1, by its formula.
+template <class A>
+void check_logistic(A z) {
+  CAPTURE(z);
+  const auto x = static_cast<long double>(z);
+  const long double e = std::exp(-std::abs(x));
+  const long double loss = std::max(0.0L, x) + std::log1p(e);
+  const long double slope = (x > 0 ? 1 : e) / (1 + e);
+  const auto if_false = detail::LogisticTerm<A>{}(0, z, A(0));
+  const auto if_true = detail::LogisticTerm<A>{}(0, -z, A(1));
+  CHECK(is_close(if_false.value, loss));
+  CHECK(is_close(if_false.slope, slope));
+  CHECK(if_true.value == if_false.value);
+  CHECK(if_true.slope == -if_false.slope);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("a binary cross-entropy is exact near zero and far out", A, float, double) {
+  for (A z = A(1e-8); z < 100; z = z < 1 ? z * A(1.1) : z + A(0.07)) {
+    check_logistic(z);
+    check_logistic(-z);
+  }
+  for (const A z : {A(0), A(20), A(90), A(1e4), A(1e30)}) {
+    check_logistic(z);
+    check_logistic(-z);
+  }
+  constexpr A beyond = std::numeric_limits<A>::infinity();
+  CHECK(detail::LogisticTerm<A>{}(0, beyond, A(0)).value == beyond);
+  CHECK(detail::LogisticTerm<A>{}(0, beyond, A(0)).slope == 1);
+  const auto unknown = detail::LogisticTerm<A>{}(0, static_cast<A>(not_a_number), A(0));
+  CHECK(std::isnan(unknown.value));
+  CHECK(std::isnan(unknown.slope));
+}
+
+TEST_CASE("terms that write have the sum of those that do not, to the last bit") {
+  for (const std::size_t n : {0U, 1U, 15U, 16U, 63U, 64U, 81U, 200U}) {
+    std::vector<double> x(n), y(n), gradient(n);
+    for (std::size_t i = 0; i < n; ++i)
+      x[i] = 1 / (static_cast<double>(i) + 3);  // sums are rounded
+    const detail::PutTerm<double, detail::SquaredDifference> put{
+        {}, x.data(), y.data(), 2.0, gradient.data()};
+    CHECK(detail::sum_on_host(n, put) == detail::lane_reduce(n, 0.0, put, detail::Plus{}));
+  }
+}
 
 namespace {
 
