@@ -66,6 +66,13 @@ inline constexpr bool is_scalar = false;
 template <class F>
 requires(F::is_scalar) inline constexpr bool is_scalar<F> = true;
 
+/// Whether f has forms, in which choices that are the same in all iterations are constants:
+/// f.in_form(g) calls g(form) for the one that is right. A loop with such choices has no vectors.
+template <class F>
+inline constexpr bool has_forms = false;
+template <class F>
+requires(F::has_forms) inline constexpr bool has_forms<F> = true;
+
 /// Calls f(i) for every i in [0, n), in any order.
 template <class F>
 void independent_loop(std::size_t n, const F& f) {
@@ -76,6 +83,8 @@ void independent_loop(std::size_t n, const F& f) {
     in_order();
   } else if constexpr (is_loop<F>) {
     in_widest_vectors(in_order);
+  } else if constexpr (has_forms<F>) {
+    f.in_form([n](const auto& form) { independent_loop(n, form); });
   } else {
     in_widest_vectors([&] { plain_loop(n, f); });
   }

@@ -1,12 +1,13 @@
 #pragma once
 // Steps divided by the root of a moving mean of squared gradients.
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <type_traits>
 
+#include "shardwise/backend/detail/elementary.hpp"
 #include "shardwise/train/optimizer.hpp"
 
 namespace shardwise {
@@ -63,21 +64,39 @@ struct RmsProp {
     bool centered;
     ///@}
 
+    static constexpr bool has_forms = true;  ///< as `UpdateRule` says
+
     /// The new value; changes the `moments`. A variance that cancels below 0 counts as 0.
     constexpr A operator()(A value, A gradient, A* moments) const {
-      const A decayed = gradient + decay * value;
-      moments[0] = alpha * moments[0] + fresh * decayed * decayed;
-      A variance = moments[0];
-      if (centered) {
-        moments[1] = alpha * moments[1] + fresh * decayed;
-        variance -= moments[1] * moments[1];
-        if (variance < 0) variance = 0;
-      }
-      const A divided = decayed / (std::sqrt(variance) + epsilon);
-      if (momentum == 0) return value - rate * divided;
-      A& velocity = moments[centered ? 2 : 1];
-      velocity = momentum * velocity + divided;
-      return value - rate * velocity;
+      return in_form([=](auto, const auto& step) { return step(value, gradient, moments); });
+    }
+
+    /// As `UpdateRule` says.
+    template <class F>
+    constexpr auto in_form(const F& f) const {
+      if (centered) return momentum == 0 ? form<true, false>(f) : form<true, true>(f);
+      return momentum == 0 ? form<false, false>(f) : form<false, true>(f);
+    }
+
+   private:
+    template <bool Centered, bool Moves, class F>
+    constexpr auto form(const F& f) const {
+      return f(std::integral_constant<std::size_t, 1 + Centered + Moves>{},
+               [*this](A value, A gradient, A* moments) {
+                 const A decayed = gradient + decay * value;
+                 moments[0] = alpha * moments[0] + fresh * decayed * decayed;
+                 A variance = moments[0];
+                 if constexpr (Centered) {
+                   moments[1] = alpha * moments[1] + fresh * decayed;
+                   variance = detail::at_least(variance - moments[1] * moments[1], A(0));
+                 }
+                 A change = decayed / (detail::square_root(variance) + epsilon);
+                 if constexpr (Moves) {
+                   A& velocity = moments[Centered ? 2 : 1];
+                   change = velocity = momentum * velocity + change;
+                 }
+                 return value - rate * change;
+               });
     }
   };
 

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
+#include "shardwise/backend/detail/elementary.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/train/optimizer.hpp"
 
@@ -62,13 +64,31 @@ struct Sgd {
     bool nesterov;
     ///@}
 
+    static constexpr bool has_forms = true;  ///< as `UpdateRule` says
+
     /// The new value; changes the moment, if there is one.
     constexpr A operator()(A value, A gradient, A* moments) const {
-      const A decayed = gradient + decay * value;
-      if (momentum == 0) return value - rate * decayed;
-      moments[0] = momentum * moments[0] + fresh * decayed;
-      return value - rate * (nesterov ? decayed + momentum * moments[0] : moments[0]);
+      return in_form([=](auto, const auto& step) { return step(value, gradient, moments); });
     }
+
+    /// As `UpdateRule` says.
+    template <class F>
+    constexpr auto in_form(const F& f) const {
+      if (momentum == 0) {
+        return f(std::integral_constant<std::size_t, 0>{}, [*this](A value, A gradient, A*) {
+          return value - rate * decayed(value, gradient);
+        });
+      }
+      return f(std::integral_constant<std::size_t, 1>{}, [*this](A value, A gradient, A* moments) {
+        const A summand = decayed(value, gradient);
+        moments[0] = momentum * moments[0] + fresh * summand;
+        const A ahead = summand + momentum * moments[0];
+        return value - rate * detail::select(nesterov, ahead, moments[0]);
+      });
+    }
+
+   private:
+    constexpr A decayed(A value, A gradient) const { return gradient + decay * value; }
   };
 
   /// The update of step `step`, counted from 1: the first one is not dampened.
