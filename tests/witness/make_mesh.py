@@ -3,18 +3,9 @@ their convolutional networks in PyTorch, on one rank. Run it with PyTorch: pytho
 
 import torch
 
+from make_witness import made, made_labels
+
 torch.set_default_dtype(torch.float64)
-
-
-def made(tensor, shape):
-    count = 1
-    for extent in shape:
-        count *= extent
-    values = []
-    for i in range(count):
-        r = i % 2003
-        values.append(((r * r * tensor + r * 7919) % 2003 - 1001) / 1024.0)
-    return torch.tensor(values).reshape(shape)
 
 
 class Excited(torch.nn.Module):
@@ -60,12 +51,12 @@ class Seen(torch.nn.Module):
 def print_steps(network):
     with torch.no_grad():
         for number, parameter in enumerate(network.parameters()):
-            parameter.copy_(made(number + 1, tuple(parameter.shape)) / 2)
+            parameter.copy_(made(number + 1, *parameter.shape) / 2)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
     loss_of = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
     for step in range(3):
-        x = made(20 + step, (7, 2, 5, 4))
-        labels = torch.tensor([(row * 7 + 3 + step) % 5 for row in range(7)])
+        x = made(20 + step, 7, 2, 5, 4)
+        labels = (made_labels(7, 5) + step) % 5
         optimizer.zero_grad()
         loss = loss_of(network(x), labels)
         loss.backward()
