@@ -16,23 +16,12 @@ make_data() {  # make_data <folder> <label> <label>
   done
 }
 
-refuses '0 ranks were asked for; at least one is needed' --synthetic -s 0
-refuses 'ranks were asked for; at least one is needed' --synthetic --ranks=-2
-refuses 'not expected: --no-such-option' --no-such-option
+refuses_as_all --ranks --synthetic
 refuses '--dtype: half not in {bf16,double,float}' --dtype half
-refuses 'Could not convert: --ranks = many' --ranks many
-refuses '--device: gpu not in {auto,cpu,cuda}' --device gpu
-refuses 'this program was built without devices. Choose the host, or auto' \
-  --synthetic -s 3 --device cuda
-refuses '--batch: Value 0 not in range' --synthetic -s 3 -b 0
-refuses '--batch: Value -5 not in range' --synthetic -s 3 --batch=-5
-refuses '--epochs: Value 0 not in range' --synthetic -e 0
 refuses '--epochs: Value -3 not in range' --synthetic --epochs=-3
 refuses 'learning_rate is -1' --synthetic -s 2 --lr=-1
 refuses 'learning_rate is nan' --synthetic -s 2 --lr nan
 refuses 'Relu\|Linear.*holds a NaN or an infinity' --synthetic -s 3 --lr 1e30
-
-refuses 'install the Debian package dataset-fashion-mnist' -s 3 --data-dir "$work/nowhere"
 
 make_data "$work/good" 0 11
 "$program" -s 3 -e 1 --data-dir "$work/good" >"$work/stdout" 2>"$work/stderr" ||
@@ -53,13 +42,9 @@ refuses 'are images and labels mixed up' -s 3 --data-dir "$work/swapped"
 make_data "$work/label" 0 12
 refuses 'gives image 1 the label 10; the classes are 0 to 9' -s 3 --data-dir "$work/label"
 
-# With too little memory, wherever it runs out. Sanitizers cannot start like that.
-if (ulimit -v 1000000 && "$program" --help) >"$work/stdout" 2>"$work/stderr"; then
-  ulimit -v 1000000
+if limit_memory; then  # wherever it runs out
   refuses 'no memory for the buffers of 100000 ranks; run fewer' --synthetic -s 100000
   refuses 'no memory\|bad_alloc\|could not start\|out_of_memory' --synthetic -s 64
-else
-  echo 'skipped: too little memory, in a build with a sanitizer'
 fi
 
 [ "$failures" -eq 0 ]

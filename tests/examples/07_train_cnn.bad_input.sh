@@ -12,18 +12,9 @@ make_cifar() {  # make_cifar <folder>
   done
 }
 
+refuses_as_all --split --data synthetic
 refuses '--plan: columns not in {gathered,alternating,spatial}' --plan columns
 refuses '--data: mnist not in {fashion-mnist,cifar10,synthetic}' --data mnist
-refuses 'not expected: --no-such-option' --no-such-option
-refuses '0 ranks were asked for; at least one is needed' --data synthetic -s 0
-refuses 'ranks were asked for; at least one is needed' --data synthetic --split=-2
-refuses 'Could not convert: --split = many' --split many
-refuses '--device: gpu not in {auto,cpu,cuda}' --device gpu
-refuses 'this program was built without devices. Choose the host, or auto' \
-  --data synthetic -s 3 --device cuda
-refuses '--batch: Value 0 not in range' --data synthetic -b 0
-refuses '--batch: Value -5 not in range' --data synthetic --batch=-5
-refuses '--epochs: Value 0 not in range' --data synthetic -e 0
 refuses '--samples: Value -1 not in range' --data synthetic --samples=-1
 refuses 'a batch of 64 samples is never full with 10 samples' \
   --data synthetic -s 3 -b 64 --samples 10
@@ -32,7 +23,6 @@ refuses 'a single value for each channel, which has no variance to train with' \
 refuses 'the log .*nowhere/log cannot be written' \
   --data synthetic -s 2 --samples 64 --log "$work/nowhere/log"
 
-refuses 'install the Debian package dataset-fashion-mnist' -s 3 --data-dir "$work/nowhere"
 refuses 'data_batch_1.bin: cannot be opened.*cifar-10-batches-bin' \
   -s 3 --data cifar10 --data-dir "$work/nowhere"
 
@@ -62,12 +52,8 @@ printf '\12' | dd of="$work/label/data_batch_2.bin" bs=1 seek=3073 conv=notrunc 
 refuses 'data_batch_2.bin: image 1 has the label 10' \
   --data cifar10 -s 3 -b 5 --data-dir "$work/label"
 
-# With too little memory. Sanitizers cannot start like that.
-if (ulimit -v 1000000 && "$program" --help) >"$work/stdout" 2>"$work/stderr"; then
-  ulimit -v 1000000
+if limit_memory; then
   refuses 'no memory for the buffers of 100000 ranks; run fewer' --data synthetic -s 100000
-else
-  echo 'skipped: too little memory, in a build with a sanitizer'
 fi
 
 [ "$failures" -eq 0 ]
