@@ -128,12 +128,10 @@ std::vector<bench::Timing> measure(sw::ThreadCommunicator& threads, std::size_t 
   bench::require_on_all(threads, tensors.right(ranks.size()), "all-reduce");
 
   Synchronised all{threads, backend};
-  auto timings = bench::interleave(
-      all, {{"copy of as many bytes", copy}, {"all-reduce", all_reduce}}, rounds, 10e-3);
-  for (bench::Timing& timing : timings)
-    timing.also.emplace_back("GB/s read and written",
-                             2e-9 * static_cast<double>(size * bytes) / timing.seconds.median);
-  return timings;
+  return bench::with_speed(
+      bench::interleave(all, {{"copy of as many bytes", copy}, {"all-reduce", all_reduce}}, rounds,
+                        10e-3),
+      "GB/s read and written", 2e-9 * static_cast<double>(size * bytes));
 }
 
 template <class T>

@@ -94,8 +94,7 @@ std::vector<Timing> measure(sw::Cuda& backend, const LinearSizes& sizes, Part pa
   const double share_of_peak =
       timings[of_peak].ours_over.median * operations / Peak<T>::operations();
   timings.erase(timings.begin() + of_peak);
-  for (Timing& timing : timings)
-    timing.also.emplace_back("TFLOP/s", 1e-12 * operations / timing.seconds.median);
+  timings = bench::with_speed(timings, "TFLOP/s", 1e-12 * operations);
   timings.back().also.emplace_back("share of peak", share_of_peak);
   return timings;
 }

@@ -64,11 +64,9 @@ std::vector<bench::Timing> on_one_rank(std::size_t rows, bool causal, bool train
   if (bench::registers_are_the_peak<T>())
     candidates.push_back({"registers", [=] { bench::multiply_in_registers<T>(operations); }});
   candidates.push_back({"attention", [&] { kernel.run(training); }});
-  auto timings = bench::interleave(candidates, {rounds, sample_seconds, bench::Clock::thread});
-  for (bench::Timing& timing : timings)
-    timing.also.emplace_back("GFLOP/s",
-                             1e-9 * static_cast<double>(operations) / timing.seconds.median);
-  return timings;
+  return bench::with_speed(
+      bench::interleave(candidates, {rounds, sample_seconds, bench::Clock::thread}), "GFLOP/s",
+      1e-9 * static_cast<double>(operations));
 }
 
 template <class T>

@@ -53,22 +53,15 @@ void read_weights(M& model) {
   benchmark::DoNotOptimize(sums);
 }
 
-/// With the speed at which each candidate has got through `bytes`.
-std::vector<bench::Timing> with_bandwidth(std::vector<bench::Timing> timings, std::size_t bytes) {
-  for (bench::Timing& timing : timings)
-    timing.also.emplace_back("GB/s", static_cast<double>(bytes) * 1e-9 / timing.seconds.median);
-  return timings;
-}
-
 template <class T>
 std::vector<bench::Timing> on_one_rank(const bench::MlpProblem<T>& problem, int rounds) {
   sw::SingleRank alone;
   Model<T, sw::SingleRank> model(alone, problem);
   model.require_results("model", problem);
-  return with_bandwidth(bench::interleave({{"read all weights", [&] { read_weights(model); }},
-                                           {"model", [&] { model.forward(); }}},
-                                          {rounds, sample_seconds, bench::Clock::thread}),
-                        model.model.values().size_bytes());
+  return bench::with_speed(bench::interleave({{"read all weights", [&] { read_weights(model); }},
+                                              {"model", [&] { model.forward(); }}},
+                                             {rounds, sample_seconds, bench::Clock::thread}),
+                           "GB/s", 1e-9 * static_cast<double>(model.model.values().size_bytes()));
 }
 
 template <class T>
@@ -79,13 +72,13 @@ std::vector<bench::Timing> on_two_ranks(sw::ThreadCommunicator& ranks,
   Model<T, sw::ThreadCommunicator> two(ranks, problem);
   one.require_results("one rank", problem);
   two.require_results("two ranks", problem);
-  return with_bandwidth(
+  return bench::with_speed(
       bench::interleave(ranks,
                         {{"read all weights, each its half", [&] { read_weights(two); }},
                          bench::on_first(ranks, "one rank on one core", [&] { one.forward(); }),
                          {"two ranks", [&] { two.forward(); }}},
                         rounds, sample_seconds),
-      one.model.values().size_bytes());
+      "GB/s", 1e-9 * static_cast<double>(one.model.values().size_bytes()));
 }
 
 template <class T>

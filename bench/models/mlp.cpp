@@ -89,11 +89,9 @@ std::vector<bench::Timing> bf16_and_float(std::size_t rows, int rounds) {
     candidates.push_back(
         {"bf16 in registers", [=] { bench::multiply_in_registers<sw::bf16>(operations); }});
   candidates.push_back({"bf16", [&] { of_bf16.forward(); }});
-  auto timings = bench::interleave(candidates, {rounds, sample_seconds, bench::Clock::thread});
-  for (bench::Timing& timing : timings)
-    timing.also.emplace_back("GFLOP/s",
-                             1e-9 * static_cast<double>(operations) / timing.seconds.median);
-  return timings;
+  return bench::with_speed(
+      bench::interleave(candidates, {rounds, sample_seconds, bench::Clock::thread}), "GFLOP/s",
+      1e-9 * static_cast<double>(operations));
 }
 
 /// A layer so small that little but the call is left, against its primitive called alone.

@@ -65,6 +65,13 @@ inline std::vector<Timing> timings_of(const std::vector<std::string>& names,
   return timings;
 }
 
+/// With the speed, in `unit`, at which each candidate has got through `amount` in one call.
+inline std::vector<Timing> with_speed(std::vector<Timing> timings, const std::string& unit,
+                                      double amount) {
+  for (Timing& timing : timings) timing.also.emplace_back(unit, amount / timing.seconds.median);
+  return timings;
+}
+
 /// What time is: the wall's, or that of the calling thread alone. The second leaves out the time
 /// that other programs take from it and is for work on one thread only.
 enum class Clock { wall, thread };
