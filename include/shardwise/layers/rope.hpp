@@ -2,10 +2,11 @@
 // Rotary position embedding: turns pairs of features of each head by an angle that grows with the
 // position.
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
+#include "shardwise/backend/detail/elementary.hpp"
+#include "shardwise/backend/detail/rows.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
@@ -37,20 +38,33 @@ struct Turn {
   A sine;
 };
 
-/// turns[i] is the turn of pair i % pairs at the position of row i / pairs.
+/// to[i] is the frequency of pair i.
+struct PutFrequency {
+  static constexpr bool is_scalar = true;
+
+  RopeFrequencies<> frequencies;
+  double* to;
+
+  constexpr void operator()(std::size_t i) const { to[i] = frequencies(i); }
+};
+
+/// turns[row, i] is the turn of pair i at the position of the row.
 template <class A>
 struct RopeTurns {
   TokenRows rows;
   Sequences sequences;
-  RopeFrequencies<> frequencies;
+  const double* frequencies;
+  double amplitude;
   std::size_t pairs;
   Turn<A>* turns;
 
-  constexpr void operator()(std::size_t i) const {
-    const auto position = static_cast<double>(sequences[rows.global(i / pairs)].position);
-    const double angle = position * frequencies(i % pairs);
-    turns[i] = {static_cast<A>(std::cos(angle) * frequencies.scaling.amplitude),
-                static_cast<A>(std::sin(angle) * frequencies.scaling.amplitude)};
+  constexpr auto operator()(std::size_t row) const {
+    const auto position = static_cast<double>(sequences[rows.global(row)].position);
+    return
+        [position, in = frequencies, factor = amplitude, to = turns + row * pairs](std::size_t i) {
+          const CirclePoint point = circle_point(position * in[i]);
+          to[i] = {static_cast<A>(point.cosine * factor), static_cast<A>(point.sine * factor)};
+        };
   }
 };
 
@@ -155,14 +169,16 @@ class Rope : public KeepsLayout {
     const Dim& heads = x.global().back();
     const std::size_t features = turning(heads), pairs = features / 2;
     const TokenRows rows = frame.token_rows(x);
+    const RopeFrequencies<> frequencies{options_.theta, static_cast<double>(features),
+                                        options_.scaling};
+    const Buffer of_pairs = frame.take(pairs * sizeof(double));
+    auto* const there = static_cast<double*>(of_pairs.data());
+    frame.backend().for_each(pairs, detail::PutFrequency{frequencies, there});
     const Buffer memory = frame.take(rows.count() * pairs * sizeof(detail::Turn<A>));
     auto* const turns = static_cast<detail::Turn<A>*>(memory.data());
-    frame.backend().for_each(
-        rows.count() * pairs,
-        detail::RopeTurns<A>{
-            rows, frame.sequences(x.global()),
-            RopeFrequencies<>{options_.theta, static_cast<double>(features), options_.scaling},
-            pairs, turns});
+    detail::for_each_in_rows(frame.backend(), rows.count(), pairs,
+                             detail::RopeTurns<A>{rows, frame.sequences(x.global()), there,
+                                                  options_.scaling.amplitude, pairs, turns});
     frame.backend().for_each(x.size() / heads.grain,
                              detail::TurnedHeads<T>{turns, x.local().back().units, heads.grain,
                                                     pairs, options_.pairs == RopePairs::halves,

@@ -145,7 +145,7 @@ void layers() {
   compile<InItsRow<SwappedAxes<T>>, InItsRow<WithClassToken<T>>, InItsRow<WithoutClassToken<T>>>();
   compile<InItsRow<Biased<T>>, InItsRow<CopiedRows<T>>, InItsRow<AddedPositions<T>>>();
   compile<InItsRow<UpsampledRows<T, 2>>, InItsRow<UpsampledRowsBack<T, 2>>>();
-  compile<PositionOfRow, RopeTurns<A>, TurnedHeads<T>>();
+  compile<PositionOfRow, PutFrequency, InItsRow<RopeTurns<A>>, TurnedHeads<T>>();
   compile_sums<A, SummedRows<T>, StoreSum<T>>();
   compile_sums<A, SummedRows<A>, StoreSum<T>>();
   compile<EndRowOf, InItsRow<EndRow<T>>, InItsRow<EndRowGradient<T>>>();

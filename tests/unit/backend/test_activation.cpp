@@ -237,6 +237,23 @@ TEST_CASE_TEMPLATE("square roots have an error of at most 1.1 units in the last 
     CHECK(std::isnan(detail::square_root(x)));
 }
 
+TEST_CASE("cosine and sine are exact to the last bits of 1, up to angles of a million") {
+  constexpr long double bound = 0x1p-52L;
+  for (double x = 1e-9; x < 1.6e6; x *= 1.003)
+    for (const double angle : {x, -x}) {
+      const detail::CirclePoint point = detail::circle_point(angle);
+      CAPTURE(angle);
+      CHECK(std::abs(point.cosine - std::cos(static_cast<long double>(angle))) < bound);
+      CHECK(std::abs(point.sine - std::sin(static_cast<long double>(angle))) < bound);
+    }
+  CHECK(detail::circle_point(0).cosine == 1);
+  CHECK(detail::circle_point(0).sine == 0);
+  for (const double none : {infinity, -infinity, std::numeric_limits<double>::quiet_NaN()}) {
+    CHECK(std::isnan(detail::circle_point(none).cosine));
+    CHECK(std::isnan(detail::circle_point(none).sine));
+  }
+}
+
 TEST_CASE_TEMPLATE("e to minus infinity is 0, and e to a number that is none is none", A, float,
                    double) {
   CHECK(detail::exponential(static_cast<A>(-infinity)) == 0);

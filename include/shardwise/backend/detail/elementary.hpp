@@ -197,6 +197,45 @@ constexpr A log_of_one_plus(A t) {
   }
 }
 
+/// A point of the unit circle.
+struct CirclePoint {
+  double cosine;
+  double sine;
+};
+
+/// Cosine and sine of |x| up to 1.6e6, each with an absolute error below 2^-52; beyond, up to 2^50,
+/// with one of half a unit in the last place of x more. NaN for infinities and NaN. Reduction by
+/// pi/2 in three parts, of which the first two have 33 bits, and series for up to pi/4, all of
+/// fdlibm (Sun Microsystems 1993: e_rem_pio2.c, k_sin.c, k_cos.c).
+constexpr CirclePoint circle_point(double x) {
+  constexpr double rounder = 6755399441055744.0;  // 1.5 * 2^52: leaves n in the lowest bits
+  const double shifted = x * 0.63661977236758134308 + rounder;
+  const double n = shifted - rounder;
+  const double r = ((x - n * 1.57079632673412561417) - n * 6.07710050630396597660e-11) -
+                   n * 2.02226624879595063154e-21;
+  const double z = r * r;
+  double odd = 1.58969099521155010221e-10;
+  odd = odd * z - 2.50507602534068634195e-08;
+  odd = odd * z + 2.75573137070700676789e-06;
+  odd = odd * z - 1.98412698298579493134e-04;
+  odd = odd * z + 8.33333333332248946124e-03;
+  odd = odd * z - 1.66666666666666324348e-01;
+  double even = -1.13596475577881948265e-11;
+  even = even * z + 2.08757232129817482790e-09;
+  even = even * z - 2.75573143513906633035e-07;
+  even = even * z + 2.48015872894767294178e-05;
+  even = even * z - 1.38888888888741095749e-03;
+  even = even * z + 4.16666666666666019037e-02;
+  const double sine = r + r * z * odd;
+  const double cosine = 1.0 - (0.5 * z - z * z * even);
+  const auto quadrant = std::bit_cast<std::uint64_t>(shifted);  // in its two lowest bits
+  const bool turned = (quadrant & 1U) != 0;
+  const double along = select(turned, sine, cosine);
+  const double across = select(turned, cosine, sine);
+  return {select(((quadrant + 1) & 2U) != 0, -along, along),
+          select((quadrant & 2U) != 0, -across, across)};
+}
+
 /// 1 / (1 + e^-x).
 template <class A>
 constexpr A logistic(A x) {
