@@ -23,7 +23,7 @@
 using namespace shardwise;
 using namespace shardwise::detail::cuda;
 using backend_test::ConvolutionFormula;
-using cudnn_test::Product;
+using cudnn_test::OneProduct;
 using cudnn_test::ToldConvolution;
 using testing::DescribedDevice;
 using testing::message_of;
@@ -95,8 +95,8 @@ bool has_note(const CudnnPlan& plan, cudnnBackendNumericalNote_t note) {
   return std::find(notes.begin(), notes.end(), note) != notes.end();
 }
 
-std::vector<Product> products_by_formula(const ConvolutionFormula& f) {
-  std::vector<Product> all;
+std::vector<OneProduct> products_by_formula(const ConvolutionFormula& f) {
+  std::vector<OneProduct> all;
   f.for_each_product([&](std::size_t y, std::size_t x, std::size_t w) {
     all.push_back(
         {static_cast<std::int64_t>(y), static_cast<std::int64_t>(x), static_cast<std::int64_t>(w)});
@@ -104,7 +104,7 @@ std::vector<Product> products_by_formula(const ConvolutionFormula& f) {
   return all;
 }
 
-std::vector<Product> sorted(std::vector<Product> products) {
+std::vector<OneProduct> sorted(std::vector<OneProduct> products) {
   std::sort(products.begin(), products.end());
   return products;
 }

@@ -45,7 +45,7 @@ struct ToldTensor {
 };
 
 /// Elements of y, x and w in memory that are one product of the sums.
-using Product = std::array<std::int64_t, 3>;
+using OneProduct = std::array<std::int64_t, 3>;
 
 /// An operation with what it is described by. (The library does not name the parts of one.)
 struct ToldConvolution {
@@ -66,14 +66,14 @@ struct ToldConvolution {
   }
 
   /// As the library's documentation says which they are.
-  std::vector<Product> products() const {
+  std::vector<OneProduct> products() const {
     const std::int64_t outputs_of_group = w.sizes[0] / (x.sizes[1] / w.sizes[1]);
     std::int64_t plane = 1, taps = 1;
     for (std::size_t k = 2; k < x.sizes.size(); ++k) plane *= y.sizes[k], taps *= w.sizes[k];
-    std::vector<Product> all;
+    std::vector<OneProduct> all;
     for (std::int64_t p = 0; p < plane; ++p)
       for (std::int64_t t = 0; t < taps; ++t) {
-        Product first{};
+        OneProduct first{};
         std::int64_t rest_p = p, rest_t = t;
         bool is_inside = true;
         for (std::size_t k = x.sizes.size(); k-- > 2;) {
