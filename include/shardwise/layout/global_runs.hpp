@@ -88,13 +88,13 @@ struct OnPiece {
     const std::uint64_t first = begin / 4 + i % pieces * fours;
     const std::uint64_t from = std::max(begin, 4 * first);
     const std::uint64_t to = std::min(begin + runs.length, 4 * (first + fours));
-    f(from, to, run * runs.length + static_cast<std::size_t>(from - begin));
+    if (from < to) f(from, to, run * runs.length + static_cast<std::size_t>(from - begin));
   }
 };
 
 /// Calls f(begin, end, local) for pieces of runs: the global elements [begin, end), the first of
-/// which is local element `local`; a piece with begin >= end is empty. On a device a piece is one
-/// block of four random numbers, on the host a whole run.
+/// which is local element `local`. On a device a piece is one block of four random numbers, on the
+/// host a whole run.
 template <class B, class F>
 void for_each_piece(B& backend, const GlobalRuns& runs, const F& f) {
   const std::size_t fours = (runs.length + 2) / 4 + 1;  // the most blocks that a run touches
