@@ -142,31 +142,29 @@ struct KeepsOneOf {
   template <Layout L>
   static constexpr bool keeps = (std::same_as<L, Kept> || ...);
 
-  ///@{
   /// As `Layer` says.
   template <Layout Wanted>
   using desired_input_layout = std::conditional_t<keeps<Wanted>, Wanted, Invariant>;
-
+  /// As `Layer` says.
   template <Layout Offered, Layout Wanted>
   using input_layout = std::conditional_t<keeps<Offered>, Offered, desired_input_layout<Wanted>>;
-
+  /// As `Layer` says.
   template <Layout In>
   using output_layout = In;
-  ///@}
 };
 
 /// The layouts of a layer that takes one layout and gives one, whatever is offered and preferred.
 template <Layout Taken, Layout Given>
 struct TakesAndGives {
-  ///@{
   /// As `Layer` says.
   template <Layout Wanted>
   using desired_input_layout = Taken;
+  /// As `Layer` says.
   template <Layout Offered, Layout Wanted>
   using input_layout = Taken;
+  /// As `Layer` says.
   template <Layout In>
   using output_layout = Given;
-  ///@}
 };
 
 /// A layer computes. It has no access to a communicator.
