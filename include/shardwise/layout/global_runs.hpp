@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shardwise/core/independent_loop.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/view.hpp"
 

@@ -11,6 +11,7 @@
 #include "shardwise/backend/detail/changing.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/sentence.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/precision.hpp"
 
@@ -76,8 +77,8 @@ bool decays_chosen([[maybe_unused]] const Rule& rule) {
 /// Throws argument_error unless `value` is at least 0 (and below `end`).
 inline void check_option(const char* rule, const char* option, double value, double end) {
   if (std::isfinite(value) && value >= 0 && value < end) return;
-  throw argument_error({rule, ": ", option, " is ", value, "; it must be at least 0",
-                        std::isfinite(end) ? " and below " + std::to_string(end) : std::string()});
+  const std::string below = std::isfinite(end) ? sentence({" and below ", end}) : "";
+  throw argument_error({rule, ": ", option, " is ", value, "; it must be at least 0", below});
 }
 
 /// Whether a loop takes a form of the update. One on a device reads the update when it runs, and so

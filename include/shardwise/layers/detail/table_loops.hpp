@@ -10,6 +10,7 @@
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/independent_loop.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 
