@@ -81,7 +81,8 @@ struct RmsProp {
    private:
     template <bool Centered, bool Moves, class F>
     constexpr auto form(const F& f) const {
-      return f(std::integral_constant<std::size_t, 1 + Centered + Moves>{},
+      constexpr std::size_t count = (Centered ? 2 : 1) + (Moves ? 1 : 0);
+      return f(std::integral_constant<std::size_t, count>{},
                [*this](A value, A gradient, A* moments) {
                  const A decayed = gradient + decay * value;
                  moments[0] = alpha * moments[0] + fresh * decayed * decayed;
