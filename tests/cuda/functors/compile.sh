@@ -27,7 +27,7 @@ awk '/\.(entry|func)/ { name = $0; entry = /\.entry/; writes = traps = 0; kernel
      END { print kernels + 0 " kernels"; exit kernels == 0 || bad > 0 }' "$ptx"
 
 no_kernel=' EachArchetype TermArchetype RowArchetype PutArchetype '          # of concepts
-no_kernel+='SumsOfBlock SumsOfChannels NormGradientsOfBlock WholeRow SumsOfRow EndOfRow '  # of the host, in place of others
+no_kernel+='OverRow SumsOfBlock SumsOfChannels NormGradientsOfBlock WholeRow SumsOfRow EndOfRow '  # of the host, in place of others
 no_kernel+='RowsInSlots SlotsInRows WeighedHidden HiddenBack CountedRows '  # of experts, on the host alone
 no_kernel+='TakenRow GradientOfRow RopeFrequencies '                        # parts of others
 kernels=$(grep '\.entry' "$ptx")
