@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/head_norm.hpp"
 #include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/layers/rms_norm.hpp"
@@ -117,6 +118,9 @@ static_assert(is(plan_on<Block, Sequence>(), {all_gather(rows * 20), reduce_scat
                  {all_gather(rows * 20), reduce_scatter(rows * 20)}, {all_reduce(40)}));
 // On a whole stream the same block costs an all-reduce each way and owes nothing.
 static_assert(is(plan_on<Block, Invariant>(), {all_reduce(rows * 20)}, {all_reduce(rows * 20)}));
+
+// Of an input of which nothing is known.
+static_assert(is(plan_of<Ends<Invariant, Invariant>, Train>(HeadNorm<4>{}, 2, Shape{}), {}, {}));
 
 // Sizes are checked where both are in types; `dynamic` leaves it to the shapes.
 static_assert(Sequential<ColumnParallelLinear<4, 20>, RmsNorm<20>>{}.output_shape(

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -14,6 +15,7 @@
 
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/comm/mark.hpp"
+#include "shardwise/core/philox.hpp"
 #include "trials/bare_call.hpp"
 #include "trials/outcome.hpp"
 #include "trials/program.hpp"
@@ -39,6 +41,9 @@ class Interpreter {
   void run() {
     const bool may_fail = me_ == program_.culprit;
     for (std::size_t i = 0; i < program_.steps.size(); ++i) {
+      // So that ranks do not always come to a step in one order.
+      const shardwise::RandomStream random(shardwise::Seed{program_.seed}, i, 0);
+      if (random.bits(static_cast<std::uint64_t>(me_)) % 4 == 0) std::this_thread::yield();
       if (may_fail && i == program_.moment)
         i = perform_with_fault(i);
       else

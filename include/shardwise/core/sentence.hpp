@@ -78,8 +78,11 @@ class Piece {
     if constexpr (Words<T>) {
       text += std::string_view(value);
     } else if constexpr (std::is_floating_point_v<T>) {
+      const T size = value < 0 ? -value : value;
+      const bool is_short = size == 0 || (size >= T(1e-4) && size < T(1e15));  // without exponent
+      const auto form = is_short ? std::chars_format::fixed : std::chars_format::scientific;
       char digits[64];  // the fewest that are read as the same number
-      text.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+      text.append(digits, std::to_chars(digits, digits + sizeof digits, value, form).ptr);
     } else {
       text += to_string(value);
     }

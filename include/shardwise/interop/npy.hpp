@@ -101,9 +101,8 @@ void read_npy(const std::filesystem::path& path, const View<T, L, E>& view) {
 
 /// The array in the file, whole on this rank, with a name for each axis:
 /// `read_npy<float>("x.npy", {Axis::batch, Axis::feature})`.
-/// throws   data_error as above, shape_error if there are not as many names as axes, or more than
-/// 6;
-///          memory_error
+/// throws   data_error as above; memory_error; shape_error if there are not as many names as axes,
+///          or more than 6
 template <Element T>
 Tensor<T, Invariant> read_npy(const std::filesystem::path& path, const std::vector<Axis>& axes) {
   const detail::NpyFile file(path);

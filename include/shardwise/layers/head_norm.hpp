@@ -39,7 +39,7 @@ struct HeadRows : NormSized<Size> {
   constexpr Dim features(const Shape&) const { return {Axis::feature, in()}; }
   static constexpr Shape one_of_each_row(const Shape& x) {
     Shape heads = x;
-    heads[x.rank() - 1].grain = 1;
+    if (x.rank() > 0) heads[x.rank() - 1].grain = 1;
     return heads;
   }
   template <class X>

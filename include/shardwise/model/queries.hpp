@@ -10,7 +10,7 @@
 //     static_assert(memory_of<Mlp, 8>(batch{512}).largest().bytes() < 3_MiB);
 //     static_assert(memory_of<Mlp, 8>(batch{512}).imbalance() < 1.01);
 //
-// docs/tutorial/09-asking-the-compiler.md lists the questions, of which each has its own comment.
+// docs/tutorial/09-asking-the-compiler.md asks most of them; each has its own comment.
 //
 // All take the layouts of the two ends after their other arguments; the default is Invariant. They
 // also work for your own layers if output_shape, parameter_specs and exchange_shapes are constexpr.

@@ -63,8 +63,8 @@ inline constexpr bool writes = false;
 template <class Term>
 requires(Term::writes) inline constexpr bool writes<Term> = true;
 
-/// Σ term(k) over k in [0, n) on the host, with the bits of `lane_reduce`. Terms that write are
-/// computed first, some at a time, and then added.
+/// Σ term(k) over k in [0, n) on the host, in the order of one piece of `lane_reduce`. Terms that
+/// write are computed first, some at a time, and then added.
 template <class Term>
 double sum_on_host(std::size_t n, const Term& given) {
   if constexpr (!writes<Term>) {

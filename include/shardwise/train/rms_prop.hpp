@@ -62,6 +62,7 @@ struct RmsProp {
     A momentum;
     A decay;
     bool centered;
+    bool moves;  ///< whether there is momentum, even if A rounds it to 0
     ///@}
 
     static constexpr bool has_forms = true;  ///< as `UpdateRule` says
@@ -74,8 +75,8 @@ struct RmsProp {
     /// As `UpdateRule` says.
     template <class F>
     constexpr auto in_form(const F& f) const {
-      if (centered) return momentum == 0 ? form<true, false>(f) : form<true, true>(f);
-      return momentum == 0 ? form<false, false>(f) : form<false, true>(f);
+      if (centered) return moves ? form<true, true>(f) : form<true, false>(f);
+      return moves ? form<false, true>(f) : form<false, false>(f);
     }
 
    private:
@@ -110,7 +111,8 @@ struct RmsProp {
             static_cast<A>(epsilon),
             static_cast<A>(momentum),
             static_cast<A>(weight_decay),
-            centered};
+            centered,
+            momentum != 0};
   }
 };
 

@@ -36,7 +36,8 @@ TEST_CASE("words and values stand one behind the other") {
   CHECK(sentence({"rank ", 2, " of ", std::size_t{4}}) == "rank 2 of 4");
   CHECK(sentence({name, " ", std::string_view(name).substr(0, 2)}) == "weight we");
   CHECK(sentence({std::int8_t{-3}, " ", ~std::uint64_t{0}}) == "-3 18446744073709551615");
-  CHECK(sentence({0.5, " ", 0.1F, " ", 1e-8, " ", 2e-8}) == "0.5 0.1 1e-08 2e-08");
+  CHECK(sentence({0.5, " ", -0.1F, " ", 1e-8, " ", 2e-8}) == "0.5 -0.1 1e-08 2e-08");
+  CHECK(sentence({0.0, " ", 100000.0, " ", 1e20}) == "0 100000 1e+20");
 }
 
 TEST_CASE("what has a to_string speaks for itself") {

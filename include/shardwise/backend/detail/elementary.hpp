@@ -204,15 +204,17 @@ struct CirclePoint {
 };
 
 /// Cosine and sine of |x| up to 1.6e6, each with an absolute error below 2^-52; beyond, up to 2^50,
-/// with one of half a unit in the last place of x more. NaN for infinities and NaN. Reduction by
-/// pi/2 in three parts, of which the first two have 33 bits, and series for up to pi/4, all of
-/// fdlibm (Sun Microsystems 1993: e_rem_pio2.c, k_sin.c, k_cos.c).
+/// with one of half a unit in the last place of x more. Beyond that x says no angle, and the point
+/// is any of those near the circle. NaN for infinities and NaN. Reduction by pi/2 in three parts,
+/// of which the first two have 33 bits, and series for up to pi/4, all of fdlibm (Sun Microsystems
+/// 1993: e_rem_pio2.c, k_sin.c, k_cos.c).
 constexpr CirclePoint circle_point(double x) {
   constexpr double rounder = 6755399441055744.0;  // 1.5 * 2^52: leaves n in the lowest bits
   const double shifted = x * 0.63661977236758134308 + rounder;
   const double n = shifted - rounder;
-  const double r = ((x - n * 1.57079632673412561417) - n * 6.07710050630396597660e-11) -
-                   n * 2.02226624879595063154e-21;
+  const double rest = ((x - n * 1.57079632673412561417) - n * 6.07710050630396597660e-11) -
+                      n * 2.02226624879595063154e-21;
+  const double r = at_least(at_most(rest, 0.8), -0.8);  // pi/4 is 0.785
   const double z = r * r;
   double odd = 1.58969099521155010221e-10;
   odd = odd * z - 2.50507602534068634195e-08;

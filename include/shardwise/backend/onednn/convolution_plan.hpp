@@ -100,7 +100,7 @@ inline ConstDesc queried(const Descriptor& desc, dnnl_query_t what) {
 enum class Images : bool { as_they_lie, as_the_library_likes };
 
 /// The products of a convolution.
-enum class Product { forward, input_gradient, weight_gradient };
+enum class ConvolutionProduct { forward, input_gradient, weight_gradient };
 
 /// A product of a matrix with images must save more time than the copies take. With ResNet-50's
 /// shapes and 4 images on AVX-512 (bench/kernels/convolution.cpp):
@@ -110,15 +110,15 @@ enum class Product { forward, input_gradient, weight_gradient };
 ///   result to the plain layout.
 /// - bf16: forward is faster without copies by 3 to 110 % from 14 x 14 elements on, and slower by
 ///   50 % at 7 x 7. Gradients are faster with copies, and so is all on a processor with tiles.
-inline Images best_images(Product product, const ConvolutionGeometry& g,
+inline Images best_images(ConvolutionProduct product, const ConvolutionGeometry& g,
                           const ErrorContext& context) {
   if (!g.multiplies_images) return Images::as_the_library_likes;
   const bool is_large = g.plane > 128;
   bool as_they_lie = false;
   if (context.dtype == Dtype::float32)
-    as_they_lie = is_large || product == Product::weight_gradient;
+    as_they_lie = is_large || product == ConvolutionProduct::weight_gradient;
   else if (product_dtype(g, context) == dnnl_bf16)
-    as_they_lie = is_large && product == Product::forward && !multiplies_tiles();
+    as_they_lie = is_large && product == ConvolutionProduct::forward && !multiplies_tiles();
   return as_they_lie ? Images::as_they_lie : Images::as_the_library_likes;
 }
 
@@ -170,9 +170,10 @@ class ForwardConvolution {
                      Activation activation, const ErrorContext& context)
       : ForwardConvolution(
             session, g, with_bias, context,
-            describe_forward(session, g,
-                             {g, best_images(Product::forward, g, context), with_bias, context},
-                             activation, context)) {}
+            describe_forward(
+                session, g,
+                {g, best_images(ConvolutionProduct::forward, g, context), with_bias, context},
+                activation, context)) {}
 
   void run(Session& session, const void* x, const void* w, std::uint64_t version, const void* bias,
            void* y) {
@@ -265,7 +266,7 @@ class KernelGradient {
 
   static Descriptor described(Session& session, const ConvolutionGeometry& g, bool with_bias,
                               const ErrorContext& context) {
-    const Images images = best_images(Product::weight_gradient, g, context);
+    const Images images = best_images(ConvolutionProduct::weight_gradient, g, context);
     const Descriptor forward =
         describe_forward(session, g, {g, images, with_bias, context}, Activation::none, context);
     const OpenTensors tensors(g, images, with_bias, gradient_dtype, context);
@@ -318,7 +319,7 @@ class InputGradient {
  private:
   static Descriptor described(Session& session, const ConvolutionGeometry& g,
                               const ErrorContext& context) {
-    const Images images = best_images(Product::input_gradient, g, context);
+    const Images images = best_images(ConvolutionProduct::input_gradient, g, context);
     const OpenTensors tensors(g, images, false, context);
     const Descriptor forward = describe_forward(session, g, tensors, Activation::none, context);
     dnnl_primitive_desc_t desc = nullptr;
