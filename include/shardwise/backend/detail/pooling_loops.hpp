@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "shardwise/backend/detail/elementary.hpp"
 #include "shardwise/backend/detail/taps.hpp"
 #include "shardwise/backend/pooling.hpp"
 #include "shardwise/core/dtype.hpp"
@@ -91,10 +92,10 @@ class MaxPoolingLoops {
           with_stride(call.space[2].stride, [=](auto stride) {
             independent_loop(length, [=](std::size_t k) {
               const A value = static_cast<A>(row[k * stride]);
-              // All three without a branch, so that the loop vectorises.
+              // All without a branch, so that the loop vectorises.
               const bool takes = (value > largest[k]) | (value != value) | (taps[k] == no_tap);
-              largest[k] = takes ? value : largest[k];
-              taps[k] = takes ? this_tap : taps[k];
+              largest[k] = select(takes, value, largest[k]);
+              taps[k] = select(takes, this_tap, taps[k]);
             });
           });
         });
