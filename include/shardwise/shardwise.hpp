@@ -101,6 +101,7 @@ namespace shardwise {}
 #include "shardwise/models/vit.hpp"
 
 // Models that run, and what is known of them before
+#include "shardwise/model/key_value_cache.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/model/parameter_count.hpp"
 #include "shardwise/model/plan.hpp"

@@ -17,6 +17,7 @@ struct Segment {
   std::size_t row = 0;       ///< the first one; rows are counted over batch and sequence
   std::size_t rows = 0;      ///< their number
   std::size_t position = 0;  ///< of the first row in its sequence
+  std::size_t sequence = 0;  ///< the number of its sequence in a KeyValueCache; unused without one
 };
 
 /// The segments of a batch, and the shape of the tensor whose rows they count: a model's input, or

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <type_traits>
 
 #include "shardwise/backend/attention.hpp"
@@ -15,8 +16,11 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/names.hpp"
+#include "shardwise/core/partition.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/core/shape.hpp"
+#include "shardwise/core/tensor_memory.hpp"
+#include "shardwise/layers/detail/further_tokens.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/merge.hpp"
 #include "shardwise/layers/sized.hpp"
@@ -132,14 +136,11 @@ class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
-    using T = typename Frame::dtype;
-    const auto of = operands<T>(frame, x);
-    auto& backend = frame.backend();
-    using B = std::remove_cvref_t<decltype(backend)>;
-    if constexpr (AttentionBackend<B, T, std::remove_cv_t<decltype(of)>>) {
-      typename B::template Attention<T>(backend).forward(of, y.data());
+    const auto of = operands<typename Frame::dtype>(frame, x);
+    if (frame.cache() == nullptr) {
+      attend(frame.backend(), of, y.data());
     } else {
-      detail::attention_by_loops(backend, of, y.data());
+      attend_further<typename std::tuple_element_t<1, X>::layout>(frame, of, y);
     }
   }
 
@@ -185,6 +186,50 @@ class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis
   /// Query heads that read one of these key heads.
   static constexpr std::size_t readers_of(const Dim& keys) {
     return Form.readers == dynamic ? keys.readers : Form.readers;
+  }
+
+  template <class Backend, class T, class Stream>
+  static void attend(Backend& backend, const detail::AttentionOperands<T, Stream>& of, T* y) {
+    if constexpr (AttentionBackend<Backend, T, detail::AttentionOperands<T, Stream>>) {
+      typename Backend::template Attention<T>(backend).forward(of, y);
+    } else {
+      detail::attention_by_loops(backend, of, y);
+    }
+  }
+
+  /// The tokens of each segment, which see those of its sequence in the cache too.
+  template <Layout Keys, class Frame, class T, class Stream, class Y>
+  static void attend_further(Frame& frame, const detail::AttentionOperands<T, Stream>& of,
+                             const Y& y) {
+    constexpr bool has_all_tokens = [] {
+      if constexpr (SplitLayout<Keys>) return Keys::axis == Axis::feature;
+      return true;
+    }();
+    if (!Form.causal || !has_all_tokens) refuse_cache();
+    auto& backend = frame.backend();
+    const std::size_t tokens = frame.cache()->size().tokens, row = of.heads.keys * of.heads.size;
+    const detail::CachedRows<T> keys{frame.cached_rows(1, row), tokens, row};
+    const detail::CachedRows<T> values{frame.cached_rows(2, row), tokens, row};
+    detail::fill(backend, y.data(), y.size(), T(0));  // padding sees nothing
+    for (const Segment& one : frame.cache()->now().list) {
+      keys.add(backend, one, of.k);
+      values.add(backend, one, of.v);
+      const std::size_t sample = one.row / of.tokens.queries.length;
+      const Interval rows = of.tokens.queries.local(sample, one.row, one.row + one.rows);
+      if (rows.size > 0)
+        attend(backend, detail::of_segment(of, one, rows, keys, values),
+               y.data() + of.query_at(rows.offset, 0));
+    }
+  }
+
+  [[noreturn]] static void refuse_cache() {
+    throw argument_error(
+        {NameOf<Attend>::name(), Form.causal
+                                     ? ": with a KeyValueCache each rank must have all tokens, but "
+                                       "samples or a window of tokens are split here. Evaluate "
+                                       "with another split, such as TensorPlan"
+                                     : ": its tokens see later ones, so they cannot be computed "
+                                       "before these are there. Evaluate without KeyValueCache"});
   }
 
   template <class T, class Frame, class X>

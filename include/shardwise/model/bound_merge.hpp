@@ -62,6 +62,7 @@ class BoundMerge {
     require_runs_over_context<Op, typename Operands::taken...>(binder.run, in[0], out);
     (require_no_halo_of_tokens<typename Operands::taken>(binder.run), ...);
     bound_.in = in[0];
+    bound_.number = kept_;
     for (std::size_t j = 0; j < arity; ++j) operands_[j] = in[j];
     bound_.rows = rows_begin<Op>(binder.run, in[0], out);
   }

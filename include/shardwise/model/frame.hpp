@@ -20,6 +20,7 @@
 #include "shardwise/layout/rows_begin.hpp"
 #include "shardwise/layout/token_rows.hpp"
 #include "shardwise/model/exchanges.hpp"
+#include "shardwise/model/key_value_cache.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/whole_parameters.hpp"
 
@@ -33,7 +34,8 @@ struct BoundParameters {
   std::array<ParameterSpec, N> specs{};  ///< its name and global shape
   SharedUse shared{};                    ///< the number of this use, if several layers share them
   RowsBegin rows{};                      ///< of the rank
-  std::size_t number = 0;                ///< on a mesh, of the layer in `Run::of_layers`
+  std::size_t number = 0;                ///< on a mesh, of the layer in `Run::of_layers`; of a
+                                         ///< merge, of what it keeps of its first operand
 };
 
 /// A layer's part of the rank's run. `Setting` has what is known at compile time: `context`,
@@ -210,6 +212,15 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
     } else {
       return shardwise::token_rows(view);
     }
+  }
+
+  /// The cache whose sequences the tokens of this evaluation continue; null without one.
+  const KeyValueCache* cache() const { return run_.cache; }
+  /// For a merge: memory for rows of `elements` elements of its operand `operand`, [sequences,
+  /// tokens, elements] of that cache, which holds what the merge wrote there in earlier calls.
+  dtype* cached_rows(std::size_t operand, std::size_t elements) {
+    return static_cast<dtype*>(
+        run_.cache->rows(run_.pool, bound_.number + operand, elements * sizeof(dtype)));
   }
 
   /// The elements of the rank's part of a tensor of the input's shape, by their numbers among those

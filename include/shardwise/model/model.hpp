@@ -14,6 +14,7 @@
 #include "shardwise/model/bound_composition.hpp"
 #include "shardwise/model/bound_repeat.hpp"
 #include "shardwise/model/flight.hpp"
+#include "shardwise/model/key_value_cache.hpp"
 #include "shardwise/model/meanwhile.hpp"
 #include "shardwise/model/model_base.hpp"
 #include "shardwise/model/model_checks.hpp"
@@ -208,6 +209,28 @@ class Model : public ModelBase<Ctx> {
     this->begin_batch(Flight{}, detail::global_shapes(x)[0], segments);
     return run_forward(Pass::evaluate, x);
   }
+
+  ///@{
+  /// The same for tokens that follow those of a cache, to which their keys and values are added:
+  /// the logits are those of the whole sequences. Each segment continues the sequence that it
+  /// names, at the position behind the tokens that the cache holds of it; without segments, sample
+  /// i continues sequence i. If it throws, the cache holds what it held.
+  /// throws   as evaluate; argument_error for such a segment, and where a rank has not all tokens:
+  ///          on a mesh with several ranks along another axis than `tensor`, for an attention of
+  ///          samples that are split or of windows over tokens that are, and for one whose tokens
+  ///          see later ones
+  output_view evaluate(input_view x, KeyValueCache& cache) { return evaluate(x, {}, cache); }
+  output_view evaluate(input_view x, std::span<const Segment> segments, KeyValueCache& cache) {
+    if constexpr (Base::is_on_mesh) detail::require_all_tokens(run_.all_ranks.sizes());
+    const SegmentsOf given = this->placed([&] {
+      return cache.begin(run_.pool, {segments, detail::global_shapes(x)[0]});
+    });
+    const detail::SetMeanwhile<KeyValueCache*> continued(run_.cache, &cache);
+    const output_view y = evaluate(x, given);
+    cache.end();
+    return y;
+  }
+  ///@}
 
   /// The error for an argument that is not such a view.
   template <class Given>

@@ -175,6 +175,14 @@ inline void require_mesh_of_models(std::string (*model)(), const mesh& sizes) {
                         "those ranks to other axes, or cut the model by on_pipeline_stage"});
 }
 
+/// throws   argument_error for a mesh on which a rank does not have all tokens of a batch
+inline void require_all_tokens(const mesh& sizes) {
+  if (sizes.replica == 1 && sizes.data == 1 && sizes.context == 1) return;
+  throw argument_error({"evaluate with a KeyValueCache: on the mesh ", sizes,
+                        " a rank has some of the tokens of a batch, but a cache follows all: make "
+                        "a model for the ranks along tensor"});
+}
+
 /// throws   shape_error for an input with another number of tokens or rows than the first one,
 ///          where each rank has some of them
 inline void require_cut_of_batch(std::string (*model)(), const Shape& input,

@@ -23,6 +23,7 @@
 #include "shardwise/model/flight.hpp"
 #include "shardwise/model/gradient_state.hpp"
 #include "shardwise/model/keep.hpp"
+#include "shardwise/model/key_value_cache.hpp"
 #include "shardwise/model/meanwhile.hpp"
 #include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/observer.hpp"
@@ -84,6 +85,7 @@ struct Run {
   /// The step number for loops on a device.
   detail::Changing<typename Context::backend, std::uint32_t> step_there{backend, pool, 1};
   detail::FlightState* flight = nullptr;  ///< that of the batch that runs
+  KeyValueCache* cache = nullptr;         ///< of this evaluation; null without one
   ///@{
   /// Whether this forward is that of a Recompute's block in forward, which will run again, or the
   /// one that runs again in backward.
