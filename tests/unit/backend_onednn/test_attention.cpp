@@ -79,6 +79,19 @@ TEST_CASE("a window, and queries of a rank alone") {
   check({tokens_of(150, true, 9, 80, 70), heads_of(8, 1, 0, 1)});
 }
 
+TEST_CASE("one query in each sample") {
+  check({tokens_of(150, true, 0, 149, 1), heads_of(64, 4, 0, 8)});
+  check({tokens_of(150, false, 0, 60, 1), heads_of(80, 1, 0, 2)});
+  check({tokens_of(150, true, 20, 149, 1), heads_of(5, 3, 2, 2), 1.5});
+  check({tokens_of(70, true, 0, 69, 1), heads_of(8, 2, 0, 2), 0, 0.25});
+  check({tokens_of(70, true, 0, 69, 1), heads_of(8, 1, 2, 0)});
+  AttentionProblem padded{tokens_of(70, true, 0, 69, 1), heads_of(8, 1, 0, 2)};
+  std::vector<TokenPlace> places(2 * 70);  // the second sample's query is padding
+  for (std::size_t row = 0; row < 70; ++row) places[row] = {0, 70, row};
+  padded.tokens.sequences = Sequences(70, places.data());
+  check(padded);
+}
+
 TEST_CASE("documents, and padding that sees nothing and has zeros") {
   constexpr std::size_t length = 90;
   std::vector<TokenPlace> places(2 * length);  // rows 70 to 99 are padding

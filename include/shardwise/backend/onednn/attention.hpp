@@ -6,6 +6,7 @@
 #include "shardwise/backend/attention.hpp"
 #include "shardwise/backend/detail/attention_loops.hpp"
 #include "shardwise/backend/onednn/attention_heads.hpp"
+#include "shardwise/backend/onednn/attention_query.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/backend/onednn/processor.hpp"
 #include "shardwise/backend/onednn/threads.hpp"
@@ -23,6 +24,9 @@ namespace shardwise {
 /// of scores. So is each result. A processor without products of bf16 multiplies floats, and
 /// rounds results alone.
 ///
+/// Forward for one query in each sample runs by loops over its keys, see AttentionOfQuery, with
+/// nothing rounded to bf16 but the result.
+///
 /// The library's threads compute products; one thread computes the rest. Does not allocate in
 /// shardwise once a call was as large, but for descriptors of matrices in bf16 with oneDNN 3.
 /// Throws backend_error if the library fails.
@@ -36,6 +40,9 @@ class OneDnn::Attention {
 
   template <class Stream>
   void forward(const detail::AttentionOperands<T, Stream>& of, T* y) {
+    using Operands = detail::AttentionOperands<T, Stream>;
+    if (of.tokens.queries.here == 1)
+      return detail::onednn::AttentionOfQuery<T, Operands>(backend_->attention_, of).forward(y);
     run(of, [=](auto heads) { heads.forward(y); });
   }
 

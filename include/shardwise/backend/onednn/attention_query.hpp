@@ -1,0 +1,91 @@
+#pragma once
+// The attention of one query in each sample, as where text is written token by token.
+
+#include <algorithm>
+#include <cstddef>
+
+#include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/backend/onednn/attention_blocks.hpp"
+#include "shardwise/backend/onednn/attention_heads.hpp"
+#include "shardwise/backend/onednn/attention_rows.hpp"
+#include "shardwise/backend/onednn/processor.hpp"
+#include "shardwise/core/independent_loop.hpp"
+#include "shardwise/core/partition.hpp"
+
+namespace shardwise::detail::onednn {
+
+/// All heads of a query at once. What takes time is to read keys and values from memory, so they
+/// are read once, in the order in which they lie there, and not copied as products of blocks need
+/// it. Scores, their softmax and all sums are float.
+template <class T, class Operands>
+class AttentionOfQuery {
+ public:
+  AttentionOfQuery(AttentionMemory& memory, const Operands& of)
+      : of_(of),
+        stride_(of.tokens.keys.here),
+        scores_(reserve<float>(memory.scores, of.heads.queries * stride_)),
+        sums_(reserve<float>(memory.result, of.heads.queries * of.heads.size)),
+        factors_(reserve<float>(memory.factors, stride_)) {}
+
+  void forward(T* y) {
+    for (std::size_t row = 0; row < of_.tokens.queries.count(); ++row) {
+      const AttentionBlock block = attention_block(of_.tokens, {row, 1});
+      in_fused_vectors([&] { multiply_keys(block); });
+      for (std::size_t head = 0; head < of_.heads.queries; ++head) weigh(block, head);
+      in_fused_vectors([&] { add_values(block); });
+      write_scaled(sums_, of_.heads.queries * of_.heads.size, 1.0F, y + of_.query_at(row, 0));
+    }
+  }
+
+ private:
+  float* scores(std::size_t head) const { return scores_ + head * stride_; }
+
+  /// Scores become products q·k.
+  void multiply_keys(const AttentionBlock& block) const {
+    for_each_piece(block, [&](std::size_t head, Interval keys) {
+      const T* const query = of_.q + of_.query_at(block.queries.offset, head);
+      const T* const key = of_.k + of_.key_at(block.keys.offset, of_.heads.key_of(head));
+      for (std::size_t k = keys.offset; k < keys.end(); ++k)
+        scores(head)[k] = dot(query, key + k * of_.key_at(1, 0), of_.heads.size);
+    });
+  }
+
+  /// Products become weights.
+  void weigh(const AttentionBlock& block, std::size_t head) const {
+    const AttentionRows<float, Operands> rows{of_, block, head, nullptr, factors_};
+    const float inverse = rows.weigh(0, scores(head), scores(head));
+    independent_loop(block.keys.size,
+                     [weights = scores(head), inverse](std::size_t k) { weights[k] *= inverse; });
+  }
+
+  /// Sums become those of values by weight.
+  void add_values(const AttentionBlock& block) const {
+    std::fill_n(sums_, of_.heads.queries * of_.heads.size, 0.0F);
+    for_each_piece(block, [&](std::size_t head, Interval keys) {
+      const T* const value = of_.v + of_.key_at(block.keys.offset, of_.heads.key_of(head));
+      for (std::size_t k = keys.offset; k < keys.end(); ++k)
+        plain_loop(of_.heads.size, [to = sums_ + head * of_.heads.size, weight = scores(head)[k],
+                                    from = value + k * of_.key_at(1, 0)](std::size_t d) {
+          to[d] += weight * static_cast<float>(from[d]);
+        });
+    });
+  }
+
+  /// Calls f(head, keys) for all heads and keys of a block: all heads of the next keys, counted
+  /// from the first one of the block, before those behind them.
+  template <class F>
+  void for_each_piece(const AttentionBlock& block, const F& f) const {
+    constexpr std::size_t at_once = 32;
+    for (std::size_t first = 0; first < block.keys.size; first += at_once)
+      for (std::size_t head = 0; head < of_.heads.queries; ++head)
+        f(head, Interval{first, std::min(at_once, block.keys.size - first)});
+  }
+
+  const Operands& of_;
+  std::size_t stride_;
+  float* scores_;   // [query head, key]
+  float* sums_;     // [query head, feature]
+  float* factors_;  // of dropout, for a row
+};
+
+}  // namespace shardwise::detail::onednn
