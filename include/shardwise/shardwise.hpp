@@ -95,6 +95,7 @@ namespace shardwise {}
 // Whole models
 #include "shardwise/models/bert.hpp"
 #include "shardwise/models/gpt2.hpp"
+#include "shardwise/models/last_logits.hpp"
 #include "shardwise/models/llama.hpp"
 #include "shardwise/models/parallel_gpt.hpp"
 #include "shardwise/models/plan.hpp"

@@ -21,6 +21,7 @@
 #include "shardwise/model/model.hpp"
 #include "shardwise/models/gpt2.hpp"
 #include "shardwise/models/gpt2_files.hpp"
+#include "shardwise/models/last_logits.hpp"
 #include "shardwise/models/llama.hpp"
 #include "shardwise/models/llama_files.hpp"
 #include "shardwise/models/plan.hpp"
@@ -200,6 +201,53 @@ TEST_CASE("in every dtype") {
   check_calls<float, TensorPlan>(2e-6);
   check_calls<bf16, TensorPlan>(0x1p-5);  // logits below 4, rounded in each layer
   check_calls<fp16, TensorPlan>(0x1p-8);
+}
+
+namespace {
+
+/// The first of the calls, in a model `net`, with and without a cache.
+template <class Net, class C>
+std::vector<double> first_call(const Net& net, C& ranks, bool with_cache) {
+  Model<Net, Context<double, Reference, C>, Ends<Invariant, Invariant>, ForwardOnly> model(
+      net, ranks, Seed{1}, any_text);
+  KeyValueCache cache({.sequences = 3, .tokens = 5});
+  const Call& call = calls[0];
+  const auto ids = filled<std::int32_t, Invariant>(
+      call.shape, place_of(ranks), [](std::size_t i) { return static_cast<std::int32_t>(i); });
+  const auto logits = with_cache ? model.evaluate(ids.view(), call.segments, cache)
+                                 : model.evaluate(ids.view(), call.segments);
+  return {logits.span().begin(), logits.span().end()};
+}
+
+}  // namespace
+
+TEST_CASE("sequences that begin are those of an evaluation without a cache, and so is padding") {
+  SingleRank alone;
+  const auto expected = first_call(small_llama<TensorPlan>(), alone, false);
+  for (const int size : testing::rank_counts({1, 2, 3})) {
+    testing::run_on_ranks(size, [&](Ranks& ranks) {
+      CHECK(testing::largest_difference(first_call(small_llama<TensorPlan>(), ranks, true),
+                                        expected) < 1e-14);
+    });
+  }
+}
+
+TEST_CASE("a model of the last logits has those of the last token of each sample") {
+  SingleRank alone;
+  const auto all = first_call(small_llama<TensorPlan>(), alone, false);
+  std::vector<double> expected;
+  for (const std::size_t row : {4U, 6U, 13U})
+    for (std::size_t i = 0; i < vocabulary; ++i) expected.push_back(all[row * vocabulary + i]);
+  for (const int size : testing::rank_counts({1, 2, 3, 8})) {
+    CAPTURE(size);
+    testing::run_on_ranks(size, [&](Ranks& ranks) {
+      CHECK(testing::largest_difference(
+                first_call(last_logits(small_llama<TensorPlan>()), ranks, true), expected) < 1e-14);
+      CHECK(testing::largest_difference(
+                first_call(last_logits(small_llama<SequencePlan>()), ranks, true), expected) <
+            1e-14);
+    });
+  }
 }
 
 namespace {
