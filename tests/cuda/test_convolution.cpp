@@ -11,6 +11,7 @@
 
 #include "cuda/host_cuda.hpp"
 #include "cuda/stand_in.hpp"
+#include "shardwise/backend/convolution.hpp"
 #include "shardwise/backend/cuda/cudnn_convolution.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "support/count_allocations.hpp"
@@ -19,9 +20,9 @@
 
 using namespace shardwise;
 using backend_test::ConvolutionFormula;
+using detail::ConvolutionProduct;
 using detail::cuda::ConvolutionPointers;
 using detail::cuda::ConvolutionProblem;
-using detail::cuda::ConvolutionProduct;
 using testing::error_of;
 using testing::Machine;
 

@@ -13,6 +13,7 @@
 
 #include "cudnn/described_device.hpp"
 #include "cudnn/told_convolution.hpp"
+#include "shardwise/backend/convolution.hpp"
 #include "shardwise/backend/cuda/cudnn_graph.hpp"
 #include "shardwise/backend/cuda/cudnn_plan.hpp"
 #include "support/effort.hpp"
@@ -25,6 +26,7 @@ using namespace shardwise::detail::cuda;
 using backend_test::ConvolutionFormula;
 using cudnn_test::OneProduct;
 using cudnn_test::ToldConvolution;
+using detail::ConvolutionProduct;
 using testing::DescribedDevice;
 using testing::message_of;
 

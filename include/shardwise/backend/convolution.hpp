@@ -55,6 +55,12 @@ struct ConvolutionChannels {
                                    const ConvolutionChannels&) = default;
 };
 
+namespace detail {
+/// The three products of a convolution. In all of them x, w and y are tensors or their gradients;
+/// the result is one of the three.
+enum class ConvolutionProduct { forward, backward_input, backward_weight };
+}  // namespace detail
+
 /// The products of one convolution, with the state of a library. All tensors are row-major and
 /// dense; I = groups · in, O = groups · out, and D, H, W are the extents of `space`:
 ///

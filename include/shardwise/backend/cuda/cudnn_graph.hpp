@@ -30,10 +30,6 @@ constexpr cudnnDataType_t cudnn_dtype(Dtype dtype) {
   }
 }
 
-/// The three products of a convolution. In all of them x, w and y are tensors or their gradients;
-/// the result is one of the three.
-enum class ConvolutionProduct { forward, backward_input, backward_weight };
-
 /// One product, with everything that its plan depends on. All tensors are row-major as in
 /// ConvolutionKernel.
 struct ConvolutionProblem {

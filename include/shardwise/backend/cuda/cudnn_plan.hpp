@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/backend/convolution.hpp"
 #include "shardwise/backend/cuda/cudnn_descriptor.hpp"
 #include "shardwise/backend/cuda/cudnn_graph.hpp"
 #include "shardwise/backend/cuda/session.hpp"

@@ -10,6 +10,7 @@
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/convolution.hpp"
 #include "shardwise/backend/onednn/attributes.hpp"
 #include "shardwise/backend/onednn/check.hpp"
 #include "shardwise/backend/onednn/convolution_geometry.hpp"
@@ -99,9 +100,6 @@ inline ConstDesc queried(const Descriptor& desc, dnnl_query_t what) {
 /// library chooses, which takes copies there and back.
 enum class Images : bool { as_they_lie, as_the_library_likes };
 
-/// The products of a convolution.
-enum class ConvolutionProduct { forward, input_gradient, weight_gradient };
-
 /// A product of a matrix with images must save more time than the copies take. With ResNet-50's
 /// shapes and 4 images on AVX-512 (bench/kernels/convolution.cpp):
 /// - float: forward and the input's gradient are faster without copies by up to 40 % from 14 x 14
@@ -116,7 +114,7 @@ inline Images best_images(ConvolutionProduct product, const ConvolutionGeometry&
   const bool is_large = g.plane > 128;
   bool as_they_lie = false;
   if (context.dtype == Dtype::float32)
-    as_they_lie = is_large || product == ConvolutionProduct::weight_gradient;
+    as_they_lie = is_large || product == ConvolutionProduct::backward_weight;
   else if (product_dtype(g, context) == dnnl_bf16)
     as_they_lie = is_large && product == ConvolutionProduct::forward && !multiplies_tiles();
   return as_they_lie ? Images::as_they_lie : Images::as_the_library_likes;
@@ -266,7 +264,7 @@ class KernelGradient {
 
   static Descriptor described(Session& session, const ConvolutionGeometry& g, bool with_bias,
                               const ErrorContext& context) {
-    const Images images = best_images(ConvolutionProduct::weight_gradient, g, context);
+    const Images images = best_images(ConvolutionProduct::backward_weight, g, context);
     const Descriptor forward =
         describe_forward(session, g, {g, images, with_bias, context}, Activation::none, context);
     const OpenTensors tensors(g, images, with_bias, gradient_dtype, context);
@@ -319,7 +317,7 @@ class InputGradient {
  private:
   static Descriptor described(Session& session, const ConvolutionGeometry& g,
                               const ErrorContext& context) {
-    const Images images = best_images(ConvolutionProduct::input_gradient, g, context);
+    const Images images = best_images(ConvolutionProduct::backward_input, g, context);
     const OpenTensors tensors(g, images, false, context);
     const Descriptor forward = describe_forward(session, g, tensors, Activation::none, context);
     dnnl_primitive_desc_t desc = nullptr;
