@@ -62,6 +62,7 @@ struct Sgd {
     A fresh;
     A decay;
     bool nesterov;
+    bool moves;  ///< whether there is momentum, even if A rounds it to 0
     ///@}
 
     static constexpr bool has_forms = true;  ///< as `UpdateRule` says
@@ -74,7 +75,7 @@ struct Sgd {
     /// As `UpdateRule` says.
     template <class F>
     constexpr auto in_form(const F& f) const {
-      if (momentum == 0) {
+      if (!moves) {
         return f(std::integral_constant<std::size_t, 0>{}, [*this](A value, A gradient, A*) {
           return value - rate * decayed(value, gradient);
         });
@@ -94,8 +95,12 @@ struct Sgd {
   /// The update of step `step`, counted from 1: the first one is not dampened.
   template <class A>
   constexpr Update<A> update(std::uint64_t step) const {
-    return {static_cast<A>(learning_rate), static_cast<A>(momentum),
-            static_cast<A>(step == 1 ? 1 : 1 - dampening), static_cast<A>(weight_decay), nesterov};
+    return {static_cast<A>(learning_rate),
+            static_cast<A>(momentum),
+            static_cast<A>(step == 1 ? 1 : 1 - dampening),
+            static_cast<A>(weight_decay),
+            nesterov,
+            momentum != 0};
   }
 };
 

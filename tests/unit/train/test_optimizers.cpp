@@ -187,6 +187,31 @@ TEST_CASE("options that make no sense are refused by name") {
   refused(Lion{.learning_rate = -1}, "Lion: learning_rate");
 }
 
+// In float 1e-60 is 0.
+TEST_CASE("a momentum that the dtype rounds to 0 keeps its moments and its dampening") {
+  const auto counts = [](const auto& rule) {
+    return rule.template update<float>(1).in_form(
+        [&](auto count, const auto&) { return count == rule.moments(); });
+  };
+  for (const double momentum : {0.0, 1e-60, 0.9}) {
+    CAPTURE(momentum);
+    CHECK(counts(Sgd{.momentum = momentum}));
+    CHECK(counts(RmsProp{.momentum = momentum}));
+    CHECK(counts(RmsProp{.momentum = momentum, .centered = true}));
+  }
+
+  SingleRank alone;
+  Model<Linear<split::none, 1, 1>, Context<float, Reference, SingleRank>> model(alone, Seed{1});
+  Optimizer optimizer(model, Sgd{.learning_rate = 0.5, .momentum = 1e-60, .dampening = 0.5});
+  model.values()[0] = 1;
+  model.gradients()[0] = 1;
+  for (const float after : {0.5F, 0.25F}) {
+    model.gradients_written();
+    optimizer.step();
+    CHECK(model.values()[0] == after);
+  }
+}
+
 // In double s - a² cancels to less than 0 in the 54th step.
 TEST_CASE("RMSprop of a gradient that never changes makes no NaN of its variance") {
   SingleRank alone;
