@@ -115,13 +115,12 @@ struct Largest {
   }
 };
 
-/// first, term(begin), ..., term(begin + n - 1), combined: in lanes, which the compiler vectorises,
-/// and the lanes in order at the end.
+/// Combines term(begin), ..., term(begin + n - 1) into the lanes, in turn from the first lane on,
+/// so that the compiler vectorises it.
 template <std::size_t lanes, class A, class Term, class Combine>
-[[gnu::always_inline]] constexpr A reduce_in_lanes(std::size_t begin, std::size_t n, A first,
-                                                   const Term& term, const Combine& combine) {
-  std::array<A, lanes> results{};
-  for (A& result : results) result = first;
+[[gnu::always_inline]] constexpr void combine_into(std::array<A, lanes>& results, std::size_t begin,
+                                                   std::size_t n, const Term& term,
+                                                   const Combine& combine) {
   std::size_t k = 0;
   for (; k + lanes <= n; k += lanes) {
     for (std::size_t l = 0; l < lanes; ++l)
@@ -129,6 +128,16 @@ template <std::size_t lanes, class A, class Term, class Combine>
   }
   for (std::size_t l = 0; k < n; ++k, ++l)
     results[l] = combine(results[l], static_cast<A>(term(begin + k)));
+}
+
+/// first, term(begin), ..., term(begin + n - 1), combined: in lanes, and the lanes in order at the
+/// end.
+template <std::size_t lanes, class A, class Term, class Combine>
+[[gnu::always_inline]] constexpr A reduce_in_lanes(std::size_t begin, std::size_t n, A first,
+                                                   const Term& term, const Combine& combine) {
+  std::array<A, lanes> results{};
+  for (A& result : results) result = first;
+  combine_into(results, begin, n, term, combine);
   A all = first;
   for (const A result : results) all = combine(all, result);
   return all;

@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -71,22 +72,17 @@ double sum_on_host(std::size_t n, const Term& given) {
     return lane_reduce(n, 0.0, given, Plus{});
   } else {
     constexpr std::size_t lanes = 16, at_a_time = 4 * lanes;
-    double sums[lanes] = {};
+    std::array<double, lanes> sums{};
     in_widest_vectors([&] {
       const Term term = given;
       decltype(term(n)) terms[at_a_time];
       for (std::size_t first = 0; first < n; first += at_a_time) {
         const std::size_t count = std::min<std::size_t>(at_a_time, n - first);
         plain_loop(count, [&terms, &term, first](std::size_t k) { terms[k] = term(first + k); });
-        std::size_t k = 0;
-        for (; k + lanes <= count; k += lanes)
-          for (std::size_t l = 0; l < lanes; ++l) sums[l] += static_cast<double>(terms[k + l]);
-        for (std::size_t l = 0; k < count; ++k, ++l) sums[l] += static_cast<double>(terms[k]);
+        combine_into(sums, 0, count, [&terms](std::size_t k) { return terms[k]; }, Plus{});
       }
     });
-    double all = 0;
-    for (const double sum : sums) all += sum;
-    return all;
+    return std::accumulate(sums.begin(), sums.end(), 0.0);
   }
 }
 
