@@ -55,17 +55,11 @@ struct WrongDual : ColumnParallelLinear<7, 5> {
   using input_layout = Invariant;
 };
 
-/// y = Σ x over features, + b on every rank. `Used` is what it says of b; Partial would be true if
-/// only the first rank added it.
-struct BiasOnEveryRank {
+/// y = Σ x over features, + b on every rank. It uses b as Replicated; Partial would be true if only
+/// the first rank added it.
+struct BiasOnEveryRank : TakesAndGives<Feature, Partial> {
   static constexpr Saves saves = Saves::input;
 
-  template <Layout Wanted>
-  using desired_input_layout = Feature;
-  template <Layout Offered, Layout Wanted>
-  using input_layout = Feature;
-  template <Layout In>
-  using output_layout = Partial;
   template <Layout In>
   using parameters = std::tuple<ParameterUse<Invariant, Replicated>>;
 
