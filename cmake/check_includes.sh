@@ -16,6 +16,7 @@ declare -A may=(
   [model]="core layout comm backend redistribute layers/layer.hpp layers/merge.hpp layers/split_kind.hpp layers/stream.hpp model"
   [train]="core layout comm backend redistribute layers/layer.hpp model train"
   [pipeline]="core layout comm backend layers/layer.hpp layers/stream.hpp model train pipeline"
+  [generate]="core layout comm backend model generate"
   [testing]="core layout comm backend redistribute model train testing"
   [observe]="core comm model observe"
   [data]="core layout data"
