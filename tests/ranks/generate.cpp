@@ -1,0 +1,161 @@
+// A generator writes what its model writes without a cache, whatever the number of ranks, and
+// whichever sequences are in the batch; an error changes nothing.
+
+#include "ranks/generate.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <new>
+#include <vector>
+
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/layers/embedding.hpp"
+#include "shardwise/layers/end_rows.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/sequential.hpp"
+#include "support/count_allocations.hpp"
+#include "support/messages.hpp"
+
+using namespace testing::text;
+using testing::check_mentions;
+using testing::message_of;
+
+namespace {
+
+constexpr Sampling greedy{};
+constexpr Sampling drawn{.temperature = 1.5, .top_k = 12, .top_p = 0.95, .seed = Seed{8}};
+
+/// The three texts on 1 to 8 ranks, with prompts in pieces of 1 to 8 tokens, against one rank that
+/// reads all anew for each token.
+template <class T, std::size_t Window, class Plan = TensorPlan, Layout Logits = Invariant>
+void check_texts(const Sampling& sampling, const std::vector<int>& counts) {
+  Tokens texts[3];
+  for (std::size_t i = 0; i < 3; ++i)
+    texts[i] = expected<T, Window>(prompts[i], i, written[i], sampling);
+  for (const int ranks : counts) {
+    CAPTURE(ranks);
+    run_ranks(ranks, [&](ThreadCommunicator& group) {
+      Writer<T, Window, Reference, ThreadCommunicator, Plan, Logits> model(group);
+      const Texts of = write(model, sampling, static_cast<std::size_t>(ranks));
+      for (std::size_t i = 0; i < 3; ++i) {
+        CAPTURE(i);
+        CHECK(of.texts[i] == texts[i]);
+        const auto behind = texts[i].begin() + static_cast<std::ptrdiff_t>(prompts[i].size());
+        CHECK(of.generated[i] == Tokens(behind, texts[i].end()));
+      }
+    });
+  }
+}
+
+const std::vector<int> all_counts{1, 2, 3, 4, 5, 6, 7, 8};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("texts are those without a cache", T, float, double) {
+  for (const Sampling& sampling : {greedy, drawn}) {
+    check_texts<T, 0>(sampling, all_counts);
+    check_texts<T, 3>(sampling, all_counts);
+  }
+}
+
+TEST_CASE("logits need not be whole on each rank, and tokens of the stream neither") {
+  check_texts<double, 0, TensorPlan, TensorPlan::logits>(drawn, {1, 2, 3, 8});
+  check_texts<double, 0, ContextPlan, ContextPlan::logits>(drawn, {1, 2, 3, 8});
+}
+
+TEST_CASE("an error changes nothing") {
+  const Tokens text = expected<double, 3>(prompt(5), 0, 4, drawn);
+  const Tokens other = expected<double, 3>(prompt(2), 1, 3, drawn);
+  run_ranks(2, [&](ThreadCommunicator& group) {
+    Writer<double, 3, Reference, ThreadCommunicator> model(group);
+    Generator generator(model, {.sequences = 2, .tokens = 9}, drawn, 2);
+    const auto refused = [](const auto& call) { return message_of<argument_error>(call); };
+    const auto added = [&](const Tokens& tokens) {
+      return refused([&] { generator.add(tokens); });
+    };
+    CHECK(generator.step().empty());
+    check_mentions(added({}), {"no tokens"});
+    check_mentions(added(prompt(9)), {"prompt of 9 tokens", "at most 9"});
+    CHECK(added({1, 2, 3, vocabulary, 4}) != "");  // in the second piece
+    check_mentions(refused([&] { generator.end(0); }), {"sequence 0 was never added"});
+
+    CHECK(generator.add(prompt(5)) == 0);
+    CHECK(generator.step().size() == 1);
+    CHECK(added({1, 2, 3, vocabulary, 4}) != "");
+    CHECK(generator.add(prompt(2)) == 1);
+    check_mentions(added({1}), {"all 2 places", "end one first"});
+    for (int step = 0; step < 3; ++step) CHECK(generator.step().size() == 2);
+    CHECK(text_of(generator, 0) == text);
+    check_mentions(refused([&] { generator.step(); }), {"sequence 0 has 9 tokens", "end it"});
+    CHECK(text_of(generator, 0) == text);
+    CHECK(text_of(generator, 1) == other);
+    generator.end(0);
+    check_mentions(refused([&] { generator.end(0); }), {"sequence 0 has ended"});
+    check_mentions(refused([&] { generator.tokens(0); }), {"sequence 0 has ended"});
+    CHECK(generator.step().size() == 1);
+
+    CHECK(generator.add({{vocabulary}}) == 2);  // read by the step
+    CHECK(refused([&] { generator.step(); }) != "");
+    generator.end(2);
+    CHECK(generator.step().size() == 1);
+    CHECK(text_of(generator, 1) == expected<double, 3>(prompt(2), 1, 5, drawn));
+  });
+  SingleRank alone;
+  Writer<double, 3, Reference, SingleRank> model(alone);
+  const auto made = [&](const CacheSize& size, const Sampling& sampling, std::size_t piece) {
+    return message_of<argument_error>([&] { Generator(model, size, sampling, piece); });
+  };
+  check_mentions(made({.tokens = 3}, {}, 0), {"pieces of 0 tokens"});
+  CHECK(made({.tokens = 0}, {}, 1) != "");
+  CHECK(made({.tokens = 3}, {.top_p = 2}, 1) != "");
+}
+
+TEST_CASE("logits that are no numbers stop a step, and it may be tried again") {
+  const Tokens text = expected<double, 3>(prompt(5), 0, 3, drawn);
+  run_ranks(2, [&](ThreadCommunicator& group) {
+    Writer<double, 3, Reference, ThreadCommunicator> model(group);
+    Generator generator(model, {.tokens = 9}, drawn);
+    generator.add(prompt(5));
+    generator.step();
+    double& weight = model.values().back();
+    const double before = weight;
+    weight = std::numeric_limits<double>::quiet_NaN();
+    model.values_changed();
+    check_mentions(message_of<numeric_error>([&] { generator.step(); }),
+                   {"position 6 of sequence 0", "NaN"});
+    weight = before;
+    model.values_changed();
+    generator.step();
+    generator.step();
+    CHECK(text_of(generator, 0) == text);
+  });
+}
+
+TEST_CASE("logits of other axes are refused") {
+  SingleRank alone;
+  using Net = Sequential<Embedding<vocabulary, 4, split::none>, LastRows,
+                         Linear<split::none, 4, vocabulary>>;
+  Model<Net, Context<float, Reference, SingleRank>, Ends<Invariant, Invariant>, ForwardOnly> model(
+      alone, Seed{3}, any_text);
+  Generator generator(model, {.tokens = 9});
+  generator.add(prompt(3));
+  check_mentions(message_of<shape_error>([&] { generator.step(); }),
+                 {"one token of 1 sequences", "[batch 1, feature 17]"});
+  CHECK(text_of(generator, 0) == prompt(3));
+}
+
+TEST_CASE("steps allocate nothing after the second one") {
+  for (const int ranks : {1, 3}) {
+    CAPTURE(ranks);
+    run_ranks(ranks, [&](ThreadCommunicator& group) {
+      Writer<float, 3, Reference, ThreadCommunicator> model(group);
+      Generator generator(model, {.sequences = 3, .tokens = 20}, drawn);
+      for (const Tokens& tokens : prompts) generator.add(tokens);
+      CHECK(testing::allocated_after_second([&] { generator.step(); }) == 0);
+    });
+  }
+}
