@@ -16,13 +16,12 @@
 //
 // test: --text /usr/share/common-licenses/Apache-2.0 -s 2 --steps 4 --write 8
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -78,47 +77,32 @@ struct Options {
   example::CheckpointOptions checkpoints;
 };
 
-/// One of all characters, by their logits: the sharper ones more often than in the text.
-std::int32_t draw(const float* logits, double u) {
-  constexpr double temperature = 0.8;
-  const double largest = *std::max_element(logits, logits + example::characters);
-  std::vector<double> sums;
-  for (std::size_t c = 0; c < example::characters; ++c) {
-    const double weight = std::exp((static_cast<double>(logits[c]) - largest) / temperature);
-    sums.push_back(weight + (sums.empty() ? 0.0 : sums.back()));
-  }
-  const auto chosen = std::upper_bound(sums.begin(), sums.end() - 1, u * sums.back());
-  return static_cast<std::int32_t>(chosen - sums.begin());
-}
-
-/// Writes `count` characters. For each of them the model reads the last `length` ones again.
+// begin: write
+/// Writes `count` characters behind "The ". There are positions for `length` characters; from then
+/// on the second half of these is the prompt for the next ones.
 template <class M>
-std::string write_text(M& model, example::Ranks& group, const std::string& begin,
-                       std::size_t count) {
-  const sw::Shape one{{sw::Axis::batch, 1}, {sw::Axis::sequence, length}};
-  const sw::RandomStream random(sw::Seed{2}, 0, 0);
-  std::string text = begin.substr(0, length);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t known = std::min(text.size(), length);
-    std::vector<std::int32_t> ids(length);  // a token sees none of those behind it
-    std::transform(text.end() - static_cast<std::ptrdiff_t>(known), text.end(), ids.begin(),
-                   [](char c) { return static_cast<unsigned char>(c); });
-    const auto logits = model.evaluate(
-        sw::View<const std::int32_t, sw::Invariant>(ids.data(), one, place_of(group)));
-    sw::Tensor<float, sw::Invariant> whole(logits.global(), place_of(group));
-    redistribute(group, model.run().pool, logits, whole.view());
-    const float* const last = whole.data() + (known - 1) * example::characters;
-    text += static_cast<char>(draw(last, static_cast<double>(random.uniform(i))));
+std::string write_text(M& model, std::size_t count) {
+  sw::Generator generator(model, {.sequences = 1, .tokens = length},
+                          {.temperature = 0.8, .seed = sw::Seed{2}});
+  std::vector<std::int32_t> text{'T', 'h', 'e', ' '};
+  std::size_t number = generator.add(text);
+  for (; count > 0; --count) {
+    if (generator.tokens(number).size() == length) {
+      generator.end(number);
+      number = generator.add(std::span(text).last(length / 2));
+    }
+    text.push_back(generator.step()[0].id);
   }
-  return text;
+  return {text.begin(), text.end()};
 }
+// end: write
 
 template <class Plan>
 void train(example::Ranks& ranks, const Options& options, example::Checkpoints& checkpoints) {
   const bool speaks = ranks.rank() == 0;
   const std::string text = example::broadcast_text(ranks, options.text);
   example::TextBatches batches(text, options.batch, length, sw::place_of(ranks));
-  const sw::Shape in{{sw::Axis::batch, sw::dynamic}, {sw::Axis::sequence, length}};
+  const sw::Shape in{{sw::Axis::batch, sw::dynamic}, {sw::Axis::sequence, sw::dynamic}};
   sw::OneDnn backend;
   sw::Model<Gpt<Plan>, sw::Context<float, sw::OneDnn, example::Ranks>,
             sw::Ends<sw::Invariant, typename Plan::logits>>
@@ -143,7 +127,8 @@ void train(example::Ranks& ranks, const Options& options, example::Checkpoints& 
       if (checkpoints.save(model, optimizer, {})) return;
     }
   }
-  const std::string written = write_text(model, ranks, "The ", options.characters);
+  if (options.characters == 0) return;
+  const std::string written = write_text(model, options.characters);
   if (speaks) std::printf("%s\n", written.c_str());
 }
 
@@ -166,7 +151,7 @@ int main(int argc, char** argv) try {
   app.add_option("-b,--batch", options.batch, "pieces of the text in one step")
       ->check(CLI::Range(1, 100000));
   app.add_option("--steps", options.steps, "steps of training")->check(CLI::Range(1, 10000000));
-  app.add_option("--write", options.characters, "characters to write at the end");
+  app.add_option("--write", options.characters, "characters to write at the end, 0 for none");
   app.add_option("--log", options.log, "a file for the loss of each step");
   example::add_checkpoint_options(app, options.checkpoints);
   CLI11_PARSE(app, argc, argv);

@@ -5,10 +5,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "shardwise/comm/thread_ranks.hpp"
@@ -51,6 +53,26 @@ void check_texts(const Sampling& sampling, const std::vector<int>& counts) {
   }
 }
 
+// begin: several
+/// Continues each text until its token `last`, or to 18 tokens; two texts at a time.
+template <class M>
+std::vector<Tokens> completed(M& model, std::vector<Tokens> texts, std::int32_t last) {
+  Generator generator(model, {.sequences = 2, .tokens = 18},
+                      {.temperature = 1.5, .top_k = 12, .top_p = 0.95, .seed = Seed{8}});
+  std::size_t begun = 0, ended = 0;
+  while (ended < texts.size()) {
+    for (; begun < texts.size() && begun - ended < 2; ++begun) generator.add(texts[begun]);
+    for (const auto& [number, id] : generator.step()) {
+      texts[number].push_back(id);
+      if (id != last && texts[number].size() < 18) continue;
+      generator.end(number);
+      ++ended;
+    }
+  }
+  return texts;
+}
+// end: several
+
 const std::vector<int> all_counts{1, 2, 3, 4, 5, 6, 7, 8};
 
 }  // namespace
@@ -65,6 +87,28 @@ TEST_CASE_TEMPLATE("texts are those without a cache", T, float, double) {
 TEST_CASE("logits need not be whole on each rank, and tokens of the stream neither") {
   check_texts<double, 0, TensorPlan, TensorPlan::logits>(drawn, {1, 2, 3, 8});
   check_texts<double, 0, ContextPlan, ContextPlan::logits>(drawn, {1, 2, 3, 8});
+}
+
+TEST_CASE("texts end at a token, and others take their places") {
+  constexpr std::int32_t last = 9;
+  std::vector<Tokens> texts{prompt(5), prompt(2), prompt(17), prompt(4), prompt(7, 3), prompt(1)};
+  std::vector<Tokens> whole;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const std::size_t begin = texts[i].size();
+    Tokens text = expected<double, 3>(texts[i], i, 18 - begin, drawn);
+    const auto found =
+        std::find(text.begin() + static_cast<std::ptrdiff_t>(begin), text.end(), last);
+    if (found != text.end()) text.erase(found + 1, text.end());
+    whole.push_back(std::move(text));
+  }
+  CHECK(std::count_if(whole.begin(), whole.end(),
+                      [](const Tokens& text) { return text.size() < 18; }) > 1);
+  for (const int ranks : {1, 3}) {
+    run_ranks(ranks, [&](ThreadCommunicator& group) {
+      Writer<double, 3, Reference, ThreadCommunicator> model(group);
+      CHECK(completed(model, texts, last) == whole);
+    });
+  }
 }
 
 TEST_CASE("an error changes nothing") {

@@ -92,7 +92,7 @@ class Generator {
   }
 
   /// Adds a token to each sequence, and returns them in the order of their sequences' numbers. The
-  /// result is valid until the next call; it is empty if there are no sequences.
+  /// result is valid until the next step; it is empty if there are no sequences.
   /// sends    as Model::evaluate for one token of each sequence; if logits are not Invariant, also
   ///          what makes them so
   /// throws   argument_error if a sequence has as many tokens as there is room for; shape_error for
@@ -127,7 +127,7 @@ class Generator {
     active_.erase(ended);
   }
 
-  /// The prompt and what was generated, valid until the next call of another member.
+  /// The prompt and what was generated, valid until the next step, or the end of the sequence.
   /// throws   argument_error for a number that no sequence has, or whose sequence has ended
   std::span<const std::int32_t> tokens(std::size_t number) const { return of(number).tokens; }
 
