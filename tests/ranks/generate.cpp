@@ -10,15 +10,17 @@
 #include <cstdint>
 #include <limits>
 #include <new>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/layers/class_token.hpp"
 #include "shardwise/layers/embedding.hpp"
-#include "shardwise/layers/end_rows.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/sequential.hpp"
+#include "shardwise/models/last_logits.hpp"
 #include "support/count_allocations.hpp"
 #include "support/messages.hpp"
 
@@ -179,16 +181,33 @@ TEST_CASE("logits that are no numbers stop a step, and it may be tried again") {
   });
 }
 
+TEST_CASE("a model of the last logits writes the same") {
+  Tokens texts[3];
+  for (std::size_t i = 0; i < 3; ++i)
+    texts[i] = expected<double, 3>(prompts[i], i, written[i], drawn);
+  for (const int ranks : {1, 2, 3}) {
+    CAPTURE(ranks);
+    run_ranks(ranks, [&](ThreadCommunicator& group) {
+      const auto net = last_logits(network<TensorPlan, 3>());
+      Model<std::remove_const_t<decltype(net)>, Context<double, Reference, ThreadCommunicator>,
+            Ends<Invariant, Sharded<Axis::feature>>, ForwardOnly>
+          model(net, group, Seed{3}, any_text);
+      const Texts of = write(model, drawn, 4);
+      for (std::size_t i = 0; i < 3; ++i) CHECK(of.texts[i] == texts[i]);
+    });
+  }
+}
+
 TEST_CASE("logits of other axes are refused") {
   SingleRank alone;
-  using Net = Sequential<Embedding<vocabulary, 4, split::none>, LastRows,
+  using Net = Sequential<Embedding<vocabulary, 4, split::none>, ClassToken<4>,
                          Linear<split::none, 4, vocabulary>>;
   Model<Net, Context<float, Reference, SingleRank>, Ends<Invariant, Invariant>, ForwardOnly> model(
       alone, Seed{3}, any_text);
   Generator generator(model, {.tokens = 9});
   generator.add(prompt(3));
   check_mentions(message_of<shape_error>([&] { generator.step(); }),
-                 {"one token of 1 sequences", "[batch 1, feature 17]"});
+                 {"one token of 1 sequences", "[batch 1, sequence 2, feature 17]"});
   CHECK(text_of(generator, 0) == prompt(3));
 }
 

@@ -42,7 +42,8 @@ concept ReadsTokens = std::same_as<typename M::input_view, View<const std::int32
 }  // namespace detail
 
 /// Writes text with a model from token ids [batch, sequence] to logits [batch, sequence,
-/// vocabulary]. Sequences may begin and end at any time:
+/// vocabulary], or to those of the last tokens, [batch, vocabulary], see `last_logits`. Sequences
+/// may begin and end at any time:
 ///
 ///     Generator generator(model, {.sequences = 8, .tokens = 2048}, {.temperature = 0.8});
 ///     const std::size_t number = generator.add(prompt);
@@ -96,7 +97,7 @@ class Generator {
   /// sends    as Model::evaluate for one token of each sequence; if logits are not Invariant, also
   ///          what makes them so
   /// throws   argument_error if a sequence has as many tokens as there is room for; shape_error for
-  ///          an output that is not [batch, sequence, vocabulary]; as Model::evaluate, and as
+  ///          an output that is not such logits; as Model::evaluate, and as
   ///          Sampler::pick. No sequence then has a new token
   std::span<const Generated> step() {
     chosen_.clear();
@@ -219,11 +220,12 @@ class Generator {
   /// A token of each sequence by its row of logits.
   void choose(const View<const T, Invariant>& logits) {
     const Shape& shape = logits.global();
-    if (shape.rank() != 3 || shape[0] != Dim{Axis::batch, active_.size()} ||
-        shape[1] != Dim{Axis::sequence, 1})
+    if (shape.rank() < 2 || shape[0] != Dim{Axis::batch, active_.size()} ||
+        shape.elements() != active_.size() * shape.back().extent())
       throw shape_error({"Generator: for one token of ", active_.size(),
                          " sequences the model gives ", shape,
-                         ", but it must give logits [batch, sequence, vocabulary]"});
+                         ", but it must give logits [batch, sequence, vocabulary], or [batch, "
+                         "vocabulary] as with last_logits"});
     const std::span<const T> rows = on_host(logits);
     const std::size_t vocabulary = rows.size() / active_.size();
     for (const Active& one : active_) {
