@@ -281,6 +281,33 @@ TEST_CASE("a cache is shortened, and used again") {
   });
 }
 
+TEST_CASE("without segments sample i continues sequence i, where it ends") {
+  const auto expected = logits_of_sequences<double>();
+  testing::run_on_ranks(testing::any_ranks(2), [&](Ranks& ranks) {
+    Small<double, TensorPlan, Ranks> model(small_llama<TensorPlan>(), ranks, Seed{1}, any_text);
+    KeyValueCache cache({.sequences = 2, .tokens = 9});
+    const Shape two{{Axis::batch, 2}, {Axis::sequence, 2}};
+    std::size_t begin[] = {0, 0};
+    const auto go_on = [&](const std::vector<Segment>& segments) {
+      const auto ids = filled<std::int32_t, Invariant>(two, place_of(ranks), [&](std::size_t row) {
+        return word(row / 2, begin[row / 2] + row % 2);
+      });
+      return model.evaluate(ids.view(), segments, cache);
+    };
+    go_on({{0, 2, 0, 0}, {2, 1, 0, 1}});
+    begin[0] = 2, begin[1] = 1;
+    const auto logits = go_on({});
+    for (std::size_t i = 0; i < 4 * vocabulary; ++i) {
+      const std::size_t sequence = i / (2 * vocabulary);
+      CHECK(
+          logits[i] ==
+          doctest::Approx(expected[sequence][begin[sequence] * vocabulary + i % (2 * vocabulary)]));
+    }
+    CHECK(cache.tokens(0) == 4);
+    CHECK(cache.tokens(1) == 3);
+  });
+}
+
 TEST_CASE("an evaluation that fails leaves a cache as it was") {
   const auto expected = logits_of_sequences<double>();
   testing::run_on_ranks(testing::any_ranks(2), [&](Ranks& ranks) {
