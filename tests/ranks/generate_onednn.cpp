@@ -1,4 +1,5 @@
 // On oneDNN, a generator writes what one rank with plain loops writes without a cache.
+// Compiled alone: ranks/generate needs no oneDNN.
 
 #include <doctest/doctest.h>
 
