@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "shardwise/backend/onednn/onednn.hpp"
+#include "shardwise/generate/generator.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/checkpoints.hpp"
 #include "support/launch.hpp"

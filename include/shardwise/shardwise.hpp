@@ -139,10 +139,6 @@ namespace shardwise {}
 #include "shardwise/train/step.hpp"
 #include "shardwise/train/training_graph.hpp"
 
-// Text that a model writes
-#include "shardwise/generate/generator.hpp"
-#include "shardwise/generate/sampler.hpp"
-
 // What a model did, and when; observe/write_trace.hpp makes a file of it
 #include "shardwise/observe/tracer.hpp"
 
