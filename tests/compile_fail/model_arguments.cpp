@@ -9,6 +9,7 @@
 #include "shardwise/comm/thread_communicator.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/model/key_value_cache.hpp"
 #include "shardwise/model/model.hpp"
 
 using namespace shardwise;
@@ -96,9 +97,17 @@ using InFlight = std::vector<float>;
 using InFlight = Input;
 #endif
 
-void run(SingleRank& alone, const Input& x, const InFlight& in_flight) {
+#if CASE == 20  // expect: the model takes a View<const T, L>, and Given is none
+using Next = std::vector<float>;
+#else
+using Next = Input;
+#endif
+
+void run(SingleRank& alone, const Input& x, const InFlight& in_flight, const Next& next) {
   Model<Net, Ctx, Both, Use> model(alone, Seed{1});
   model.forward(x);
   model.forward(Flight{}, in_flight);
   model.evaluate(x);
+  KeyValueCache cache({.tokens = 4});
+  model.evaluate(next, cache);
 }

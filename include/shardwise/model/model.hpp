@@ -214,7 +214,8 @@ class Model : public ModelBase<Ctx> {
   /// The same for tokens that follow those of a cache, to which their keys and values are added:
   /// the logits are those of the whole sequences. Each segment continues the sequence that it
   /// names, at the position behind the tokens that the cache holds of it; without segments, sample
-  /// i continues sequence i. If it throws, the cache holds what it held.
+  /// i continues sequence i. Layers must be `token_by_token`, see Layer, or LastRows: any other one
+  /// takes the tokens of this call for all. If it throws, the cache holds what it held.
   /// throws   as evaluate; argument_error for such a segment, and where a rank has not all tokens:
   ///          on a mesh with several ranks along another axis than `tensor`, for an attention of
   ///          samples that are split or of windows over tokens that are, and for one whose tokens
@@ -232,12 +233,25 @@ class Model : public ModelBase<Ctx> {
   }
   ///@}
 
+  ///@{
   /// The error for an argument that is not such a view.
   template <class Given>
   requires(!std::convertible_to<const Given&, input_view>) void evaluate(
       const Given&, std::span<const Segment> = {}) {
     detail::input_must_fit<Given, input_view>();
   }
+  template <class Given>
+  requires(!std::convertible_to<const Given&, input_view>) void evaluate(const Given&,
+                                                                         KeyValueCache&) {
+    detail::input_must_fit<Given, input_view>();
+  }
+  template <class Given>
+  requires(!std::convertible_to<const Given&, input_view>) void evaluate(const Given&,
+                                                                         std::span<const Segment>,
+                                                                         KeyValueCache&) {
+    detail::input_must_fit<Given, input_view>();
+  }
+  ///@}
 
   /// Adds the parameters' gradients for the last forward, given the gradient of its output. Returns
   /// the gradient of its input if the model's use includes it; for several inputs a std::tuple,
