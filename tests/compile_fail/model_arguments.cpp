@@ -97,7 +97,7 @@ using InFlight = std::vector<float>;
 using InFlight = Input;
 #endif
 
-#if CASE == 20  // expect: the model takes a View<const T, L>, and Given is none
+#if CASE == 21  // expect: the model takes a View<const T, L>, and Given is none
 using Next = std::vector<float>;
 #else
 using Next = Input;
