@@ -281,6 +281,24 @@ TEST_CASE("a cache is shortened, and used again") {
   });
 }
 
+TEST_CASE("on a mesh whose ranks all share the layers") {
+  const auto expected = logits_of_sequences<double>();
+  run_mesh({.tensor = 3}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    Small<double, TensorPlan, MeshRanks<ThreadCommunicator>> model(small_llama<TensorPlan>(), ranks,
+                                                                   Seed{1}, any_text);
+    KeyValueCache cache({.sequences = 1, .tokens = 9});
+    std::vector<double> logits;
+    for (const std::size_t rows : {5U, 1U, 3U}) {
+      const auto ids = filled<std::int32_t, SamplesOverMesh<Invariant>>(
+          {{Axis::batch, 1}, {Axis::sequence, rows}}, ranks.place(),
+          [&](std::size_t row) { return word(0, cache.tokens(0) + row); });
+      const auto some = model.evaluate(ids.view(), cache).span();
+      logits.insert(logits.end(), some.begin(), some.end());
+    }
+    CHECK(testing::largest_difference(logits, expected[0]) < 1e-14);
+  });
+}
+
 TEST_CASE("without segments sample i continues sequence i, where it ends") {
   const auto expected = logits_of_sequences<double>();
   testing::run_on_ranks(testing::any_ranks(2), [&](Ranks& ranks) {
