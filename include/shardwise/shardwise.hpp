@@ -97,6 +97,7 @@ namespace shardwise {}
 #include "shardwise/models/gpt2.hpp"
 #include "shardwise/models/last_logits.hpp"
 #include "shardwise/models/llama.hpp"
+#include "shardwise/models/llama_forms.hpp"
 #include "shardwise/models/parallel_gpt.hpp"
 #include "shardwise/models/plan.hpp"
 #include "shardwise/models/vit.hpp"

@@ -49,15 +49,17 @@ TEST_CASE("a GPT-2 of transformers") {
 }
 
 TEST_CASE("models of the Llama family of transformers") {
-  constexpr LlamaForm plain{}, windowed{.window = 4}, tied{.bias = true, .tied = true},
-      normed{.head_norms = true};
+  constexpr LlamaForm plain{}, windowed{.window = 4}, any_window{.window = dynamic},
+      tied{.bias = true, .tied = true}, normed{.head_norms = true};
   for (const int size : {1, 2, 3, 5, 8}) {
     check_llama<TensorPlan, plain>("llama", size);
     check_llama<TensorPlan, windowed>("mistral", size);
-    check_llama<TensorPlan, windowed>("phi3", size);
+    check_llama<TensorPlan, any_window>("phi3", size);
+    check_llama<TensorPlan, any_window>("llama", size);
     check_llama<TensorPlan, tied>("qwen2", size);
     check_llama<TensorPlan, normed>("qwen3", size);
   }
+  for (const int size : {1, 3}) check_llama<ContextPlan, any_window>("mistral", size);
 }
 
 TEST_CASE("a directory in float, as it lies there") {

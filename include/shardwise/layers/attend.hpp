@@ -35,7 +35,8 @@ struct AttentionForm {
                               ///< as many as there are query heads is multi-query attention;
                               ///< `dynamic` if the keys say it at run time, by `Dim::readers`
   bool causal = true;         ///< whether a token sees no later ones
-  std::size_t window = 0;     ///< tokens that a token sees, with itself; 0 for all. Needs `causal`
+  std::size_t window = 0;     ///< tokens that a token sees, with itself; 0 for all; `dynamic` if
+                              ///< `Attend::with_window` says it at run time. Needs `causal`
   std::uint32_t dropped = 0;  ///< of the weights, `dropped` in `of` are set to 0 in training
   std::uint32_t of = 1;       ///< see `dropped`
 
@@ -56,7 +57,7 @@ requires(Form.readers > 1) struct keys_for<Sharded<Axis::feature>, Form> {
 template <AttentionForm Form>
 struct keys_for<Sharded<Axis::sequence>, Form> {
   using type = std::conditional_t<
-      Form.window == 0, Replicated,
+      Form.window == 0 || Form.window == dynamic, Replicated,
       Haloed<Axis::sequence, Window{.kernel = Form.window, .before = Form.window - 1}>>;
 };
 
@@ -79,8 +80,8 @@ struct keys_for<Sharded<Axis::sequence>, Form> {
 /// q and y             k and v                            each rank computes
 /// Sharded<feature>    Haloed<feature, readers>           its block of the query heads; it gets the
 ///                                                        key heads that they read
-/// Sharded<sequence>   Replicated, or with a window       its block of the tokens
-///                     Haloed<sequence, window>
+/// Sharded<sequence>   Replicated, or with a window in    its block of the tokens
+///                     the type Haloed<sequence, window>
 /// Sharded<batch>      Sharded<batch>                     its samples
 /// Invariant           Invariant                          everything
 ///
@@ -115,6 +116,13 @@ class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis
       throw argument_error({"Attend: scale ", scores.scale, " and soft cap ", scores.soft_cap,
                             " must be finite numbers above 0, or 0 for the default"});
     }
+  }
+
+  /// The same attention, in which each token sees so many tokens, with itself; 0 for all before it.
+  Attend with_window(std::size_t tokens) const requires(Form.window == dynamic) {
+    Attend made = *this;
+    made.window_ = tokens;
+    return made;
   }
 
   ///@{
@@ -243,7 +251,7 @@ class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis
     const double dropped = frame.training() ? static_cast<double>(Form.dropped) / Form.of : 0.0;
     return detail::AttentionOperands<T, decltype(frame.random())>{
         {queries, frame.template token_rows<KeysOverContext>(k), frame.sequences(q.global()),
-         Form.causal, Form.window},
+         Form.causal, window_},
         heads,
         static_cast<A>(scale),
         static_cast<A>(scores_.soft_cap),
@@ -271,6 +279,7 @@ class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis
   }
 
   AttentionScores scores_{};
+  std::size_t window_ = Form.window == dynamic ? 0 : Form.window;
 };
 
 /// "Attend<causal>", "Attend<causal, 4 readers, window 128, dropout 1/10>", "Attend<causal, dynamic
@@ -280,7 +289,7 @@ struct NameOf<Attend<Form>> {
   static std::string name() {
     std::string text = Form.causal ? "Attend<causal" : "Attend<all";
     if (Form.readers > 1) detail::append(text, {", ", detail::size_name(Form.readers), " readers"});
-    if (Form.window > 0) detail::append(text, {", window ", Form.window});
+    if (Form.window > 0) detail::append(text, {", window ", detail::size_name(Form.window)});
     if (Form.dropped > 0) detail::append(text, {", dropout ", Form.dropped, "/", Form.of});
     return text + '>';
   }

@@ -16,6 +16,7 @@
 #include "shardwise/layers/rms_norm.hpp"
 #include "shardwise/layers/rope.hpp"
 #include "shardwise/layers/row_norm.hpp"
+#include "shardwise/layers/sized.hpp"
 #include "shardwise/layers/times.hpp"
 #include "shardwise/model/join.hpp"
 #include "shardwise/model/repeat.hpp"
@@ -34,14 +35,15 @@ struct LlamaForm {
   bool tied = false;        ///< whether the logits use the table of the embedding
   bool experts = false;     ///< whether blocks end in a mixture of experts, as in Mixtral
   bool balanced = false;    ///< whether each mixture has a balancing loss in training
-  std::size_t window = 0;   ///< tokens that a token sees, with itself; 0 for all before it
+  std::size_t window = 0;   ///< tokens that a token sees, with itself; 0 for all before it; in a
+                            ///< type also `dynamic`, for the window of the config
 
   friend constexpr bool operator==(const LlamaForm&, const LlamaForm&) = default;
 };
 
 /// Everything that describes one model of the family.
 struct LlamaConfig {
-  LlamaForm form{};            ///< must be that of the type
+  LlamaForm form{};            ///< must be that of the type, which may leave its window `dynamic`
   std::size_t vocabulary = 0;  ///< tokens
   std::size_t features = 0;    ///< of a token
   std::size_t hidden = 0;      ///< features of the perceptron, or of each expert
@@ -82,10 +84,26 @@ auto llama_perceptron(const LlamaConfig& config, const RmsNorm<dynamic>& norm) {
 }
 
 inline std::string text_of(const LlamaForm& form) {
-  return sentence({"LlamaForm{.bias = ", flag_text(form.bias),
-                   ", .head_norms = ", flag_text(form.head_norms),
-                   ", .tied = ", flag_text(form.tied), ", .experts = ", flag_text(form.experts),
-                   ", .balanced = ", flag_text(form.balanced), ", .window = ", form.window, "}"});
+  return sentence(
+      {"LlamaForm{.bias = ", flag_text(form.bias), ", .head_norms = ", flag_text(form.head_norms),
+       ", .tied = ", flag_text(form.tied), ", .experts = ", flag_text(form.experts),
+       ", .balanced = ", flag_text(form.balanced), ", .window = ", size_name(form.window), "}"});
+}
+
+/// The form that a type must have for this config, where it leaves its window `dynamic` or not.
+constexpr LlamaForm form_for(const LlamaConfig& config, bool any_window) {
+  LlamaForm form = config.form;
+  if (any_window) form.window = dynamic;
+  return form;
+}
+
+template <AttentionForm Form>
+Attend<Form> attention_in(std::size_t window) {
+  if constexpr (Form.window == dynamic) {
+    return Attend<Form>{}.with_window(window);
+  } else {
+    return {};
+  }
 }
 
 }  // namespace detail
@@ -113,7 +131,8 @@ auto llama(const LlamaConfig& config) {
   using Second = Linear<typename Plan::second, dynamic, dynamic, false>;
   using Table = Embedding<dynamic, dynamic, typename Plan::first>;
   detail::require_groups("llama", config.heads, config.groups);
-  detail::require_form("llama", detail::text_of(Form), detail::text_of(config.form));
+  detail::require_form("llama", detail::text_of(Form),
+                       detail::text_of(detail::form_for(config, Form.window == dynamic)));
   const std::size_t wide = config.features, size = config.head_size;
   const RmsNorm<dynamic> norm(wide, Epsilon{config.epsilon});
 
@@ -128,10 +147,11 @@ auto llama(const LlamaConfig& config) {
     }
   };
   constexpr AttentionForm attention{.readers = dynamic, .window = Form.window};
-  const auto block = Sequential(
-      Residual(Sequential(norm, Join(Attend<attention>{}, turned(queries), turned(keys), keys),
-                          Second(config.heads * size, wide))),
-      Residual(detail::llama_perceptron<Plan, Form>(config, norm)));
+  const auto attend = detail::attention_in<attention>(config.form.window);
+  const auto block =
+      Sequential(Residual(Sequential(norm, Join(attend, turned(queries), turned(keys), keys),
+                                     Second(config.heads * size, wide))),
+                 Residual(detail::llama_perceptron<Plan, Form>(config, norm)));
 
   const To<typename Plan::stream> stream;
   const auto blocks = detail::repeated<Blocks>(config.layers, block);

@@ -1,0 +1,57 @@
+#pragma once
+// A model of the Llama family whose form a config says at run time.
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/sentence.hpp"
+#include "shardwise/core/shape.hpp"
+#include "shardwise/models/llama.hpp"
+#include "shardwise/models/plan.hpp"
+
+namespace shardwise {
+
+/// Forms of which a program has a model of each.
+template <LlamaForm... Forms>
+struct LlamaForms {};
+
+/// The forms that files of Llama, Mistral, Phi-3, Qwen2 and Qwen3 have, with any window. Mixtral
+/// has others: `LlamaForm{.experts = true, .window = dynamic}`.
+using DenseLlamaForms =
+    LlamaForms<LlamaForm{.window = dynamic}, LlamaForm{.tied = true, .window = dynamic},
+               LlamaForm{.bias = true, .window = dynamic},
+               LlamaForm{.bias = true, .tied = true, .window = dynamic},
+               LlamaForm{.head_norms = true, .window = dynamic},
+               LlamaForm{.head_norms = true, .tied = true, .window = dynamic}>;
+
+namespace detail {
+
+/// Calls f with the model if its type may have this form.
+template <class Plan, LlamaForm Form, class F>
+bool called_with_llama(const LlamaConfig& config, F& f) {
+  if (Form != form_for(config, Form.window == dynamic)) return false;
+  f(llama<Plan, Form>(config));
+  return true;
+}
+
+template <class Plan, LlamaForm... Forms, class F>
+void with_llama_of(LlamaForms<Forms...>, const LlamaConfig& config, F& f) {
+  if ((called_with_llama<Plan, Forms>(config, f) || ...)) return;
+  throw argument_error({"llama: this model needs the ", text_of(config.form),
+                        ", which is none of the ", sizeof...(Forms),
+                        " forms that the program has; add it to its LlamaForms"});
+}
+
+}  // namespace detail
+
+/// Calls f(net), where net is `llama<Plan, Form>(config)` and Form is the first of `Forms` that is
+/// the config's:
+///
+///     with_llama(read_llama_config(directory), [&](const auto& net) { ... });
+///
+/// The type of net is another one for each form, so the compiler makes f once for each.
+/// throws   argument_error if none of the forms is that of the config; as llama, and as f
+template <class Plan = TensorPlan, class Forms = DenseLlamaForms, class F>
+void with_llama(const LlamaConfig& config, F&& f) {
+  detail::with_llama_of<Plan>(Forms{}, config, f);
+}
+
+}  // namespace shardwise
