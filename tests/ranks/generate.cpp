@@ -91,6 +91,13 @@ TEST_CASE("logits need not be whole on each rank, and tokens of the stream neith
   check_texts<double, 0, ContextPlan, ContextPlan::logits>(drawn, {1, 2, 3, 8});
 }
 
+TEST_CASE("a window may be a number of the run, over split tokens too") {
+  CHECK(expected<double, dynamic>(prompt(5), 0, 12, drawn) ==
+        expected<double, 3>(prompt(5), 0, 12, drawn));
+  check_texts<double, dynamic>(drawn, {1, 3, 8});
+  check_texts<double, dynamic, ContextPlan, ContextPlan::logits>(drawn, {1, 2, 3, 8});
+}
+
 TEST_CASE("texts end at a token, and others take their places") {
   constexpr std::int32_t last = 9;
   std::vector<Tokens> texts{prompt(5), prompt(2), prompt(17), prompt(4), prompt(7, 3), prompt(1)};

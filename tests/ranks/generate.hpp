@@ -30,11 +30,12 @@ using Tokens = std::vector<std::int32_t>;
 inline constexpr std::int32_t vocabulary = 17;
 inline constexpr Shape any_text{{Axis::batch, dynamic}, {Axis::sequence, dynamic}};
 
-/// 6 query heads that read 2 key heads. Without `window` tokens see all before them.
+/// 6 query heads that read 2 key heads. Without `Window` tokens see all before them; `dynamic` is
+/// one of 3 tokens.
 template <class Plan, std::size_t Window>
 auto network() {
   constexpr LlamaForm form{.window = Window};
-  return llama<Plan, form>({.form = form,
+  return llama<Plan, form>({.form = {.window = Window == dynamic ? 3 : Window},
                             .vocabulary = vocabulary,
                             .features = 12,
                             .hidden = 16,
