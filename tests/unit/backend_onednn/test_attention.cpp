@@ -82,6 +82,7 @@ TEST_CASE("a window, and queries of a rank alone") {
 TEST_CASE("one query in each sample") {
   check({tokens_of(150, true, 0, 149, 1), heads_of(64, 4, 0, 8)});
   check({tokens_of(150, false, 0, 60, 1), heads_of(80, 1, 0, 2)});
+  check({tokens_of(150, false, 0, 60, 1), heads_of(37, 2, 0, 2)});  // vectors and a rest
   check({tokens_of(150, true, 20, 149, 1), heads_of(5, 3, 2, 2), 1.5});
   check({tokens_of(70, true, 0, 69, 1), heads_of(8, 2, 0, 2), 0, 0.25});
   check({tokens_of(70, true, 0, 69, 1), heads_of(8, 1, 2, 0)});

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/backend/onednn/attention_blocks.hpp"
 #include "shardwise/backend/onednn/attention_heads.hpp"
 #include "shardwise/backend/onednn/attention_rows.hpp"
 #include "shardwise/backend/onednn/processor.hpp"
+#include "shardwise/backend/onednn/vector_dot.hpp"
 #include "shardwise/core/independent_loop.hpp"
 #include "shardwise/core/partition.hpp"
 
@@ -23,6 +23,7 @@ class AttentionOfQuery {
   AttentionOfQuery(AttentionMemory& memory, const Operands& of)
       : of_(of),
         stride_(of.tokens.keys.here),
+        q_(reserve<float>(memory.q, of.heads.queries * of.heads.size)),
         scores_(reserve<float>(memory.scores, of.heads.queries * stride_)),
         sums_(reserve<float>(memory.result, of.heads.queries * of.heads.size)),
         factors_(reserve<float>(memory.factors, stride_)) {}
@@ -30,6 +31,7 @@ class AttentionOfQuery {
   void forward(T* y) {
     for (std::size_t row = 0; row < of_.tokens.queries.count(); ++row) {
       const AttentionBlock block = attention_block(of_.tokens, {row, 1});
+      write_scaled(of_.q + of_.query_at(row, 0), of_.heads.queries * of_.heads.size, 1.0F, q_);
       in_fused_vectors([&] { multiply_keys(block); });
       for (std::size_t head = 0; head < of_.heads.queries; ++head) weigh(block, head);
       in_fused_vectors([&] { add_values(block); });
@@ -43,10 +45,10 @@ class AttentionOfQuery {
   /// Scores become products q·k.
   void multiply_keys(const AttentionBlock& block) const {
     for_each_piece(block, [&](std::size_t head, Interval keys) {
-      const T* const query = of_.q + of_.query_at(block.queries.offset, head);
+      const float* const query = q_ + head * of_.heads.size;
       const T* const key = of_.k + of_.key_at(block.keys.offset, of_.heads.key_of(head));
       for (std::size_t k = keys.offset; k < keys.end(); ++k)
-        scores(head)[k] = dot(query, key + k * of_.key_at(1, 0), of_.heads.size);
+        scores(head)[k] = vector_dot(query, key + k * of_.key_at(1, 0), of_.heads.size);
     });
   }
 
@@ -83,6 +85,7 @@ class AttentionOfQuery {
 
   const Operands& of_;
   std::size_t stride_;
+  float* q_;        // [query head, feature]
   float* scores_;   // [query head, key]
   float* sums_;     // [query head, feature]
   float* factors_;  // of dropout, for a row
