@@ -21,15 +21,19 @@ class Norm {
  public:
   Norm(std::size_t rows, std::size_t n) : n_(n), means_(rows), scales_(rows) {}
 
-  void forward(const float* x, const float* w, const float* b, float* y) {
+  template <class T>
+  void forward(const T* x, const T* w, const T* b, T* y) {
     for (std::size_t r = 0; r < means_.size(); ++r, x += n_, y += n_) {
       const float size = static_cast<float>(n_);
-      const float mean = loops::lane_sum<float>(n_, [=](std::size_t i) { return x[i]; }) / size;
-      const float squares =
-          loops::lane_sum<float>(n_, [=](std::size_t i) { return (x[i] - mean) * (x[i] - mean); });
+      const auto at = [=](std::size_t i) { return static_cast<float>(x[i]); };
+      const float mean = loops::lane_sum<float>(n_, at) / size;
+      const float squares = loops::lane_sum<float>(
+          n_, [=](std::size_t i) { return (at(i) - mean) * (at(i) - mean); });
       const float scale = 1 / std::sqrt(squares / size + 1e-5F);
-      loops::independent_loop(n_,
-                              [=](std::size_t i) { y[i] = (x[i] - mean) * scale * w[i] + b[i]; });
+      loops::independent_loop(n_, [=](std::size_t i) {
+        y[i] = static_cast<T>((at(i) - mean) * scale * static_cast<float>(w[i]) +
+                              static_cast<float>(b[i]));
+      });
       means_[r] = mean;
       scales_[r] = scale;
     }

@@ -4,12 +4,8 @@
 //
 //     bench_models_inference [--rounds=N] [--benchmark_filter=4096-4096-4096/bf16]
 
-#include <benchmark/benchmark.h>
-
 #include <array>
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -17,6 +13,7 @@
 #include "models/mlp_model.hpp"
 #include "support/one_and_two_ranks.hpp"
 #include "support/program.hpp"
+#include "support/read_all.hpp"
 
 namespace {
 
@@ -32,25 +29,10 @@ using Sizes = std::array<std::size_t, 3>;
 template <class T, class C>
 using Model = bench::Ours<T, T, C, sw::ForwardOnly>;
 
-/// Reads all weights of a model, or of the rank's part of it, from four places at once and
-/// asking for lines ahead, which no processor can be slower with than with one run of memory.
+/// Reads all weights of a model, or of the rank's part of them.
 template <class M>
 void read_weights(M& model) {
-  constexpr std::size_t places = 4, line = 8, ahead = 16 * line * sizeof(std::uint64_t);
-  const auto values = model.model.values();
-  const auto* const bytes = reinterpret_cast<const char*>(values.data());
-  const std::size_t part = values.size_bytes() / (places * line * sizeof(std::uint64_t));
-  std::array<std::uint64_t, line> sums{};
-  for (std::size_t i = 0; i < part; ++i) {
-    for (std::size_t place = 0; place < places; ++place) {
-      std::array<std::uint64_t, line> words;
-      const char* const from = bytes + (place * part + i) * sizeof words;
-      __builtin_prefetch(from + ahead);
-      std::memcpy(&words, from, sizeof words);
-      for (std::size_t word = 0; word < line; ++word) sums[word] += words[word];
-    }
-  }
-  benchmark::DoNotOptimize(sums);
+  bench::read_all(model.model.values());
 }
 
 template <class T>

@@ -85,6 +85,13 @@ def gpts(at, *_):
             ("PyTorch, 2 threads", at.torch("torch_gpt.py"), ["step"])]
 
 
+def tokens_of_gpts(at, dtype, sizes):
+    return [contender for threads in ("1", "2") for contender in (
+        (f"ours, threads: {threads}", [*at.ours("peer_gpt_tokens", dtype, threads), *sizes], ["step"]),
+        (f"PyTorch, threads: {threads}", [*at.torch("torch_gpt_tokens.py", dtype, threads), sizes[0]],
+         ["step"]))]
+
+
 # Problems of a kind as (name, sizes that its folder is made of), their dtypes, what writes one into the
 # folder that follows, of the sizes behind it, and who contends.
 Kind = namedtuple("Kind", "problems dtypes maker contenders")
@@ -100,6 +107,9 @@ KINDS = {
                        for who, keys in (("", "8"), (", one key head", "1"))],
                       ["float", "bf16"], ["peer_attention", "make"], attentions),
     "gpt": Kind([("6 blocks, 8 x 256 tokens", [])], ["float"], ["peer_gpt", "make"], gpts),
+    "tokens": Kind([(f"{sequences} x {behind}", [sequences, behind])
+                    for sequences in ("1", "8") for behind in ("8", "1000")],
+                   ["float", "bf16"], ["peer_gpt_tokens", "make"], tokens_of_gpts),
 }
 
 

@@ -1,0 +1,110 @@
+#pragma once
+// A GPT-2 of 124 million parameters that has read texts and reads the next token of each.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/gpt_model.hpp"
+#include "shardwise/backend/onednn/onednn.hpp"
+#include "shardwise/model/key_value_cache.hpp"
+#include "shardwise/models/gpt2.hpp"
+#include "shardwise/shardwise.hpp"
+
+namespace bench {
+
+/// 12 blocks of 12 heads and 768 features.
+inline constexpr GptSizes gpt2_sizes{50257, 768, 4 * 768, 12, 12, 1, 1024};
+
+/// Some sequences of random tokens: what is read beforehand, in pieces [sequence, token], and the
+/// token behind it.
+struct Text {
+  static constexpr std::size_t pieces = 8;
+
+  explicit Text(std::size_t of_sequences, std::size_t tokens)
+      : sequences(of_sequences), behind(tokens) {
+    const GptBatch random(
+        {.vocabulary = gpt2_sizes.vocabulary, .samples = sequences, .tokens = behind + 1});
+    ids = random.ids;
+  }
+
+  std::size_t of_piece() const { return behind / pieces; }
+  const std::int32_t* piece(std::size_t number) const {
+    return ids.data() + number * of_piece() * sequences;
+  }
+
+  std::size_t sequences, behind;
+  std::vector<std::int32_t> ids;
+};
+
+/// The GPT on some ranks, with a cache that has read the pieces of a text.
+template <class Net, class T, class C>
+class Writer {
+ public:
+  using Logits = sw::Sharded<sw::Axis::feature>;
+  using Model = sw::Model<Net, sw::Context<T, sw::OneDnn, C>, sw::Ends<sw::Invariant, Logits>,
+                          sw::ForwardOnly>;
+
+  Writer(const Net& net, C& ranks, const Text& text)
+      : model(net, ranks, sw::Seed{1},
+              sw::Shape{{sw::Axis::batch, sw::dynamic}, {sw::Axis::sequence, sw::dynamic}},
+              backend_),
+        text_(text),
+        place_(sw::place_of(ranks)),
+        cache_({text.sequences, text.behind + 1}) {
+    auto table = model.gather("0.weight");
+    for (std::size_t i = 0; i < table.size(); ++i)
+      table.data()[i] = static_cast<T>(0.02F * static_cast<float>(table.data()[i]));  // as in GPT-2
+    model.set("0.weight", table.view());
+  }
+
+  void read_text() {
+    for (std::size_t i = 0; i < Text::pieces; ++i) evaluate(text_.piece(i), text_.of_piece());
+  }
+  /// Logits of the token behind the text, which is then taken back.
+  void operator()() {
+    logits = evaluate(text_.piece(Text::pieces), 1);
+    shorten(text_.behind);
+  }
+  /// The whole text at once, which is then taken back.
+  void read_at_once() {
+    evaluate(text_.ids.data(), text_.behind);
+    shorten(0);
+  }
+
+  /// f(name, tensor) for all parameters, each whole; a collective.
+  template <class F>
+  void for_each_parameter(F f) {
+    std::vector<std::string> names;
+    model.visit_parameters([&](auto& p) { names.push_back(p.name); });
+    for (const std::string& name : names) f(name, model.gather(name));
+  }
+
+ private:
+  sw::OneDnn backend_;
+
+ public:
+  Model model;
+  sw::View<const T, Logits> logits;  // [sequence, 1, vocabulary]
+
+ private:
+  auto evaluate(const std::int32_t* ids, std::size_t tokens) {
+    const sw::Shape shape{{sw::Axis::batch, text_.sequences}, {sw::Axis::sequence, tokens}};
+    return model.evaluate({ids, shape, place_}, cache_);
+  }
+  void shorten(std::size_t tokens) {
+    for (std::size_t i = 0; i < text_.sequences; ++i) cache_.shorten(i, tokens);
+  }
+
+  Text text_;
+  sw::Place place_;
+  sw::KeyValueCache cache_;
+};
+
+template <class T, class C, class Net>
+Writer<Net, T, C> writer(const Net& net, C& ranks, const Text& text) {
+  return {net, ranks, text};
+}
+
+}  // namespace bench
