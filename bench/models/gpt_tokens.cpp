@@ -171,7 +171,9 @@ void add(bench::Program& program, const std::string& dtype) {
 int main(int argc, char** argv) {
   bench::Program program(argc, argv, 15);
   program.note("oneDNN instruction set", by_hand::instruction_set());
-  add<float>(program, "float");
-  if (by_hand::multiplies_bf16()) add<sw::bf16>(program, "bf16");
+  for (const std::string& dtype : program.sizes<std::string>({"float", "bf16"})) {
+    if (dtype == "float") add<float>(program, dtype);
+    if (dtype == "bf16" && by_hand::multiplies_bf16()) add<sw::bf16>(program, dtype);
+  }
   return program.run();
 }
