@@ -371,6 +371,10 @@ TEST_CASE("caches that cannot be are told") {
   check_mentions(message_of([&] { say(other, cache, 2, 1); }), {"of another model"});
   check_mentions(message_of([&] { cache.shorten(0, 3); }), {"has 2 tokens", "shortened to 3"});
   check_mentions(message_of([&] { cache.tokens(1); }), {"no sequence 1"});
+  KeyValueCache endless({.sequences = 2, .tokens = std::size_t{1} << 60});
+  check_mentions(message_of<memory_error>([&] { say(model, endless, 0, 2); }),
+                 {"KeyValueCache of 2 x 1152921504606846976 tokens", "no memory"});
+  CHECK(endless.tokens(0) == 0);
 }
 
 namespace {

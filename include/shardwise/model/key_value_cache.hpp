@@ -9,6 +9,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/sentence.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/core/shape.hpp"
 
@@ -89,11 +90,11 @@ class KeyValueCache {
   ///@{
   /// For `Frame`: the segments of this call, and the rows that operand `number` of the model's
   /// merges has had in all sequences, [sequences, tokens, a row of `bytes`].
+  /// throws   memory_error
   const SegmentsOf& now() const { return now_; }
   void* rows(Pool& pool, std::size_t number, std::size_t bytes) {
     while (rows_.size() <= number) rows_.add({});
-    if (rows_[number].data() == nullptr)
-      rows_[number] = pool.take(size_.sequences * size_.tokens * bytes);
+    if (rows_[number].data() == nullptr) rows_[number] = taken(pool, bytes);
     return rows_[number].data();
   }
   ///@}
@@ -103,6 +104,16 @@ class KeyValueCache {
     if (sequence >= size_.sequences)
       throw argument_error({"KeyValueCache: there is no sequence ", sequence, ": it has room for ",
                             size_.sequences, ", numbered from 0"});
+  }
+
+  Buffer taken(Pool& pool, std::size_t bytes) const try {
+    const std::size_t rows = size_.sequences * size_.tokens;
+    return pool.take(bytes > dynamic / rows ? dynamic : rows * bytes);
+  } catch (memory_error& e) {
+    e.add_place(
+        detail::sentence({"KeyValueCache of ", size_.sequences, " x ", size_.tokens, " tokens"}),
+        ": ");
+    throw;
   }
 
   std::span<const Segment> of_samples(const Shape& batch) {
