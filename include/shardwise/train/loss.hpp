@@ -76,11 +76,11 @@ double sum_on_host(std::size_t n, const Term& given) {
     in_widest_vectors([&] {
       const Term term = given;
       decltype(term(n)) terms[at_a_time];
-      const auto computed = [&terms](std::size_t k) { return terms[k]; };
       for (std::size_t first = 0; first < n; first += at_a_time) {
         const std::size_t count = std::min<std::size_t>(at_a_time, n - first);
         plain_loop(count, [&terms, &term, first](std::size_t k) { terms[k] = term(first + k); });
-        combine_into(sums, 0, count, computed, Plus{});
+        combine_into(
+            sums, 0, count, [&terms](std::size_t k) { return terms[k]; }, Plus{});
       }
     });
     return std::accumulate(sums.begin(), sums.end(), 0.0);
