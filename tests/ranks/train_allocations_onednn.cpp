@@ -146,6 +146,30 @@ TEST_CASE_TEMPLATE("attentions of two lengths allocate nothing", T, float, bf16)
   CHECK(ours_in(steps) == 0);
 }
 
+TEST_CASE_TEMPLATE("one query that sees one key more in each call allocates nothing", T, float,
+                   bf16) {
+  constexpr std::size_t most = 256;
+  OneDnn backend;
+  const std::vector<T> in(most * 4 * 8, T{1});
+  std::vector<T> y(4 * 8);
+  const auto see = [&](std::size_t keys) {
+    const detail::AttentionOperands<T, RandomStream> of{
+        {{1, 1, keys, 0, keys - 1}, {1, keys, keys, 0, 0}, Sequences(keys)},
+        {8, 2, 4, 4, 0, 2, 0},
+        0.5F,
+        0,
+        {RandomStream(Seed{1}, 0, 0), 0.25, 0},
+        in.data(),
+        in.data(),
+        in.data()};
+    OneDnn::Attention<T>(backend).forward(of, y.data());
+  };
+  see(most / 2 + 1);
+  CHECK(ours_in([&] {
+          for (std::size_t keys = most / 2 + 2; keys <= most; ++keys) see(keys);
+        }) == 0);
+}
+
 namespace {
 
 constexpr Kernel padded = kernel(3, {.padding = 1});

@@ -54,7 +54,8 @@ concept ReadsTokens = std::same_as<typename M::input_view, View<const std::int32
 /// sequences, as far as the model's arithmetic gives a row the same numbers in every batch. Every
 /// rank makes a generator, and calls its members in the same order with equal arguments; each
 /// chooses the tokens itself. The model must outlive the generator, and keep its weights while
-/// there are sequences. After the first steps with a number of sequences, steps allocate no memory.
+/// there are sequences. After the first steps with a number of sequences, steps allocate no memory,
+/// but for scratch memory of OneDnn where the tokens of a sequence exceed a power of two.
 /// layout   ids Invariant; logits Invariant, or in a layout that can become it
 template <class M>
 class Generator {

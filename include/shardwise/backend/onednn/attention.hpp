@@ -25,7 +25,7 @@ namespace shardwise {
 /// rounds results alone.
 ///
 /// Forward for one query in each sample runs by loops over its keys, see AttentionOfQuery, with
-/// nothing rounded to bf16 but the result.
+/// nothing rounded to bf16 but the result. Its memory grows to the next power of two of keys.
 ///
 /// The library's threads compute products; one thread computes the rest. Does not allocate in
 /// shardwise once a call was as large, but for descriptors of matrices in bf16 with oneDNN 3.

@@ -2,6 +2,7 @@
 // The attention of one query in each sample, as where text is written token by token.
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 
 #include "shardwise/backend/onednn/attention_blocks.hpp"
@@ -16,7 +17,8 @@ namespace shardwise::detail::onednn {
 
 /// All heads of a query at once. What takes time is to read keys and values from memory, so they
 /// are read once, in the order in which they lie there, and not copied as products of blocks need
-/// it. Scores, their softmax and all sums are float.
+/// it. Scores, their softmax and all sums are float. Memory for scores is that of the next power
+/// of two of keys, so that it is not taken anew for each token of a text.
 template <class T, class Operands>
 class AttentionOfQuery {
  public:
@@ -24,9 +26,9 @@ class AttentionOfQuery {
       : of_(of),
         stride_(of.tokens.keys.here),
         q_(reserve<float>(memory.q, of.heads.queries * of.heads.size)),
-        scores_(reserve<float>(memory.scores, of.heads.queries * stride_)),
+        scores_(reserve<float>(memory.scores, of.heads.queries * std::bit_ceil(stride_))),
         sums_(reserve<float>(memory.result, of.heads.queries * of.heads.size)),
-        factors_(reserve<float>(memory.factors, stride_)) {}
+        factors_(reserve<float>(memory.factors, std::bit_ceil(stride_))) {}
 
   void forward(T* y) {
     for (std::size_t row = 0; row < of_.tokens.queries.count(); ++row) {
