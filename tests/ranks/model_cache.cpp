@@ -401,8 +401,9 @@ using Both = Ends<L, L>;
 
 TEST_CASE("attentions that a cache does not serve are told") {
   SingleRank alone;
-  check_mentions(refused<AttentionForm{.causal = false}, Both<Invariant>>(alone),
-                 {"Attend<all>: its tokens see later ones"});
+  const std::string later = refused<AttentionForm{.causal = false}, Both<Invariant>>(alone);
+  check_mentions(later, {"Attend<all>: its tokens see later ones"});
+  CHECK(!testing::contains(later, "Attend<all>: Attend<all>"));
   check_mentions(refused<AttentionForm{}, Both<Sharded<Axis::batch>>>(alone),
                  {"each rank must have all tokens"});
   check_mentions(refused<AttentionForm{.window = 2}, Both<Sharded<Axis::sequence>>>(alone),

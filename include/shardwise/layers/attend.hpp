@@ -232,12 +232,11 @@ class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis
 
   [[noreturn]] static void refuse_cache() {
     throw argument_error(
-        {NameOf<Attend>::name(), Form.causal
-                                     ? ": with a KeyValueCache each rank must have all tokens, but "
-                                       "samples or a window of tokens are split here. Evaluate "
-                                       "with another split, such as TensorPlan"
-                                     : ": its tokens see later ones, so they cannot be computed "
-                                       "before these are there. Evaluate without KeyValueCache"});
+        Form.causal ? "with a KeyValueCache each rank must have all tokens, but samples or "
+                      "a window of tokens are split here. Evaluate with another split, "
+                      "such as TensorPlan"
+                    : "its tokens see later ones, so they cannot be computed before these "
+                      "are there. Evaluate without KeyValueCache");
   }
 
   template <class T, class Frame, class X>
