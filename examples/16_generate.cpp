@@ -99,7 +99,8 @@ Written write(M& model, std::vector<Tokens> texts, std::size_t tokens,
 }
 // end: write
 
-/// The bytes of all weights. Each step reads them once, whatever the number of texts.
+/// The bytes of all weights. Each step reads them once, whatever the number of texts; only of a
+/// table of tokens or positions that makes no logits it reads a few rows.
 template <class M>
 double bytes_of(M& model) {
   std::size_t elements = 0;

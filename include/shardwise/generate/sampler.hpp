@@ -42,10 +42,10 @@ struct Sampling {
   Seed seed{};             ///< of the random numbers
 };
 
-/// Chooses tokens by their logits. A choice depends only on the logits, the options, and the number
-/// and position of the token. So ranks with equal logits choose equal tokens, and it does not
-/// matter which sequences are in a batch. Of tokens with equal logits the one with the lowest id
-/// counts as more likely.
+/// Chooses tokens by their logits. A choice depends only on the logits, the options, the number
+/// of the sequence and the position of the token in it. So ranks with equal logits choose equal
+/// tokens, and it does not matter which sequences are in a batch. Of tokens with equal logits the
+/// one with the lowest id counts as more likely.
 ///
 ///     probability(id) = exp(logit(id) / temperature) / sum of these over the tokens that are left
 ///

@@ -67,8 +67,9 @@ class KeyValueCache {
   }
 
   ///@{
-  /// For `Model`: the call that follows continues these sequences, or for no segments sample i is
-  /// sequence i; it has succeeded. `pool` identifies the model.
+  /// For `Model`: `begin` says which sequences the call that follows continues, where without
+  /// segments sample i continues sequence i; `end` says that this call has succeeded. `pool`
+  /// identifies the model.
   /// throws   argument_error for a segment that does not begin behind the tokens that the cache
   ///          holds of its sequence, or ends behind the room for it, and for another model than
   ///          before
