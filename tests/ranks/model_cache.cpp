@@ -379,17 +379,28 @@ TEST_CASE("caches that cannot be are told") {
 
 namespace {
 
-/// What evaluating a word says in a model whose tokens see each other by `Form`, at the ends E.
-template <AttentionForm Form, class E, class C>
-std::string refused(C& ranks) {
+constexpr Shape one_token{{Axis::batch, 1}, {Axis::sequence, 1}, {Axis::feature, 4}};
+
+template <AttentionForm Form>
+auto attention() {
   const Linear<split::none, dynamic, dynamic> heads =
       Linear<split::none, dynamic, dynamic>(4, 4).in_units_of(2);
-  const auto net = Sequential(Join(Attend<Form>{}, heads, heads, heads));
-  const Shape shape{{Axis::batch, 1}, {Axis::sequence, 1}, {Axis::feature, 4}};
-  Model<std::remove_const_t<decltype(net)>, Context<double, Reference, C>, E, ForwardOnly> model(
-      net, ranks, Seed{1}, shape);
-  const Tensor<double, typename decltype(model)::input_layout> x(shape,
-                                                                 model.run().place_at_ends());
+  return Sequential(Join(Attend<Form>{}, heads, heads, heads));
+}
+
+/// A model whose tokens see each other by `Form`, at the ends E.
+template <AttentionForm Form, class E, class C>
+struct Attention
+    : Model<decltype(attention<Form>()), Context<double, Reference, C>, E, ForwardOnly> {
+  explicit Attention(C& ranks) : Attention::Model(attention<Form>(), ranks, Seed{1}, one_token) {}
+};
+
+/// What evaluating a token says in such a model.
+template <AttentionForm Form, class E, class C>
+std::string refused(C& ranks) {
+  Attention<Form, E, C> model(ranks);
+  const Tensor<double, typename Attention<Form, E, C>::input_layout> x(one_token,
+                                                                       model.run().place_at_ends());
   KeyValueCache cache({.sequences = 2, .tokens = 9});
   return message_of([&] { model.evaluate(x.view(), cache); });
 }
@@ -412,4 +423,16 @@ TEST_CASE("attentions that a cache does not serve are told") {
     check_mentions(refused<AttentionForm{}, Both<Invariant>>(ranks),
                    {"on the mesh data=2 a rank has some of the tokens"});
   });
+}
+
+TEST_CASE("a cache that one model does not use serves another one") {
+  SingleRank alone;
+  Attention<AttentionForm{.causal = false}, Both<Invariant>, SingleRank> sees_all(alone);
+  Attention<AttentionForm{}, Both<Invariant>, SingleRank> model(alone);
+  const Tensor<double, Invariant> x(one_token, Place{});
+  KeyValueCache cache({.sequences = 1, .tokens = 9});
+  CHECK(message_of([&] { sees_all.evaluate(x.view(), cache); }) != "");
+  model.evaluate(x.view(), cache);
+  CHECK(cache.tokens(0) == 1);
+  check_mentions(message_of([&] { sees_all.evaluate(x.view(), cache); }), {"of another model"});
 }

@@ -81,11 +81,13 @@ class KeyValueCache {
     const SegmentsOf all{given.list.empty() ? of_samples(given.batch) : given.list, given.batch};
     std::copy(held_.begin(), held_.end(), next_.begin());
     for (std::size_t i = 0; i < all.list.size(); ++i) advance(i, all.list[i]);
-    pool_ = &pool;
     now_ = all;
     return all;
   }
-  void end() { std::swap(held_, next_); }
+  void end(const Pool& pool) {
+    pool_ = &pool;
+    std::swap(held_, next_);
+  }
   ///@}
 
   ///@{
@@ -96,6 +98,7 @@ class KeyValueCache {
   void* rows(Pool& pool, std::size_t number, std::size_t bytes) {
     while (rows_.size() <= number) rows_.add({});
     if (rows_[number].data() == nullptr) rows_[number] = taken(pool, bytes);
+    pool_ = &pool;
     return rows_[number].data();
   }
   ///@}
@@ -148,7 +151,7 @@ class KeyValueCache {
   detail::GrowingList<Segment> samples_{};  // of a call without segments
   SegmentsOf now_{};
   detail::GrowingList<Buffer> rows_{};
-  const Pool* pool_ = nullptr;
+  const Pool* pool_ = nullptr;  // of the model whose tokens or memory it has
 };
 
 }  // namespace shardwise

@@ -228,7 +228,7 @@ class Model : public ModelBase<Ctx> {
     });
     const detail::SetMeanwhile<KeyValueCache*> continued(run_.cache, &cache);
     const output_view y = evaluate(x, given);
-    cache.end();
+    cache.end(run_.pool);
     return y;
   }
   ///@}
