@@ -165,6 +165,9 @@ TEST_CASE("an error changes nothing") {
   check_mentions(made({.tokens = 3}, {}, 0), {"pieces of 0 tokens"});
   CHECK(made({.tokens = 0}, {}, 1) != "");
   CHECK(made({.tokens = 3}, {.top_p = 2}, 1) != "");
+  Generator endless(model, {.tokens = std::size_t{1} << 62});
+  check_mentions(message_of<memory_error>([&] { endless.add(prompt(2)); }),
+                 {"no memory for the 4611686018427387904 tokens"});
 }
 
 TEST_CASE("logits that are no numbers stop a step, and it may be tried again") {

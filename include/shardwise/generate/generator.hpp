@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <utility>
 #include <vector>
@@ -80,13 +81,11 @@ class Generator {
   /// used again. The model reads all of the prompt but its last token, which the next step reads.
   /// sends    as Model::evaluate for each piece
   /// throws   argument_error for a prompt without tokens, or so long that no token could follow,
-  ///          and if all places for sequences are taken; as Model::evaluate. There is then no new
-  ///          sequence
+  ///          and if all places for sequences are taken; memory_error; as Model::evaluate. There is
+  ///          then no new sequence
   std::size_t add(std::span<const std::int32_t> prompt) {
     require_room(prompt.size());
-    Active added{next_, free_place(), {}};
-    added.tokens.reserve(cache_.size().tokens);
-    added.tokens.assign(prompt.begin(), prompt.end());
+    Active added{next_, free_place(), with_room(prompt)};
     active_.reserve(active_.size() + 1);
     read(prompt.first(prompt.size() - 1), added.place);
     active_.push_back(std::move(added));
@@ -169,6 +168,17 @@ class Generator {
       throw argument_error({"Generator: all ", sequences,
                             " places for sequences are taken; end one first, or give a larger "
                             "CacheSize"});
+  }
+
+  /// The prompt, in memory for all tokens that may follow.
+  std::vector<std::int32_t> with_room(std::span<const std::int32_t> prompt) const try {
+    std::vector<std::int32_t> tokens;
+    tokens.reserve(cache_.size().tokens);
+    tokens.assign(prompt.begin(), prompt.end());
+    return tokens;
+  } catch (const std::exception&) {
+    throw memory_error({"Generator: no memory for the ", cache_.size().tokens,
+                        " tokens of a sequence; give a smaller CacheSize"});
   }
 
   void require_place_for_token(const Active& one) const {

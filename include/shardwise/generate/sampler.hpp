@@ -44,8 +44,8 @@ struct Sampling {
 
 /// Chooses tokens by their logits. A choice depends only on the logits, the options, the number
 /// of the sequence and the position of the token in it. So ranks with equal logits choose equal
-/// tokens, and it does not matter which sequences are in a batch. Of tokens with equal logits the
-/// one with the lowest id counts as more likely.
+/// tokens, on processors of one kind, and it does not matter which sequences are in a batch. Of
+/// tokens with equal logits the one with the lowest id counts as more likely.
 ///
 ///     probability(id) = exp(logit(id) / temperature) / sum of these over the tokens that are left
 ///

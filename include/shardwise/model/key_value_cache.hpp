@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <new>
 #include <span>
 #include <utility>
 
@@ -30,21 +31,26 @@ struct CacheSize {
 ///
 /// An attention has memory for all sequences from its first evaluation on: for keys and for values
 /// [sequences, tokens, key heads on the rank, size of a head], of the model's dtype, in the memory
-/// of its backend. It is the model's memory, so the model must outlive the cache.
+/// of its backend. It is the model's memory, in blocks as `Pool` has them, so the model must
+/// outlive the cache.
 class KeyValueCache {
  public:
   /// Empty.
-  /// throws   argument_error for no sequences or no tokens, and for more than can be counted
+  /// throws   argument_error for no sequences or no tokens, and for more than can be counted;
+  ///          memory_error for more sequences than a rank can list
   explicit KeyValueCache(const CacheSize& size) : size_(size) {
     if (size.sequences == 0 || size.tokens == 0 || size.tokens > dynamic / size.sequences)
       throw argument_error({"KeyValueCache: ", size.sequences, " sequences of ", size.tokens,
                             " tokens: both must be at least 1, and their product a number of "
                             "64 bits. Give CacheSize{.sequences = 8, .tokens = 2048}"});
-    held_ = next_ = detail::GrowingList<std::size_t>::of_size(size.sequences);
+    try {
+      held_ = next_ = detail::GrowingList<std::size_t>::of_size(size.sequences);
+    } catch (const std::bad_alloc&) {
+      throw memory_error({"KeyValueCache: no memory to list ", size.sequences, " sequences"});
+    }
   }
-  /// Takes over what it holds.
-  KeyValueCache(KeyValueCache&&) = default;
-  KeyValueCache& operator=(KeyValueCache&&) = delete;
+  KeyValueCache(const KeyValueCache&) = delete;
+  KeyValueCache& operator=(const KeyValueCache&) = delete;
 
   /// What it has room for.
   const CacheSize& size() const { return size_; }

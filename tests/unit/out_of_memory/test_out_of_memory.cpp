@@ -14,6 +14,7 @@
 
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/layout/tensor.hpp"
+#include "shardwise/model/key_value_cache.hpp"
 #include "support/count_allocations.hpp"
 
 using namespace shardwise;
@@ -100,18 +101,32 @@ TEST_CASE("whichever allocation fails, once or for good, the error is one of our
   }
 }
 
-TEST_CASE("a tensor for which there is no memory says how large it is") {
+namespace {
+
+/// What f() says if its first allocation fails.
+template <class F>
+std::string without_memory(F f) {
   std::string text;
   testing::memory_stays_away = false;
   testing::allocations_left = 0;
   try {
-    Tensor<float, Invariant>({{Axis::batch, 1000}, {Axis::feature, 3}});
+    f();
   } catch (const memory_error& e) {
     text = e.what();
   }
   testing::allocations_left = -1;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a tensor or a cache for which there is no memory says how large it is") {
   CHECK(
-      text ==
+      without_memory([] {
+        Tensor<float, Invariant>({{Axis::batch, 1000}, {Axis::feature, 3}});
+      }) ==
       "no memory for 12000 bytes of a tensor [batch 1000, feature 3]. Use more ranks or a smaller "
       "batch");
+  CHECK(without_memory([] { KeyValueCache({.sequences = 8, .tokens = 4}); }) ==
+        "KeyValueCache: no memory to list 8 sequences");
 }
