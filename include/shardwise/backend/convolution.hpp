@@ -28,7 +28,7 @@ struct SpatialAxis {
 /// The tensors of one call: images in memory, and the positions of the taps on them.
 struct ConvolutionCall {
   std::size_t images = 0;              ///< number of images in memory
-  std::array<SpatialAxis, 3> space{};  ///< depth, height and width
+  std::array<SpatialAxis, 3> space;  ///< depth, height and width
 
   ///@{
   /// Elements of one channel of one image, and taps of one input channel of the kernel.

@@ -150,7 +150,7 @@ inline std::string to_string(const MeshOrder& order) {
 
 /// The place of a rank along each axis of a mesh.
 struct MeshPlace {
-  Place places[mesh_axes.size()]{};  ///< in the order of `mesh_axes`
+  Place places[mesh_axes.size()];  ///< in the order of `mesh_axes`
 
   ///@{
   /// Along `axis`.

@@ -151,7 +151,7 @@ class Shape {
   }
 
  private:
-  std::array<Dim, max_rank> dims_{};
+  std::array<Dim, max_rank> dims_;
   std::size_t rank_ = 0;
 };
 

@@ -39,7 +39,7 @@ constexpr Kernel kernel(PerAxis size, const KernelOptions& options = {}) { retur
 /// The same for a known number of axes: equal convolutions have equal forms.
 template <std::size_t Axes>
 struct ConvolutionForm {
-  std::array<Window, Axes> windows{};  ///< one for each axis of space
+  std::array<Window, Axes> windows;  ///< one for each axis of space
   std::size_t groups = 1;              ///< as in KernelOptions
   std::size_t grain = 1;               ///< as in KernelOptions
   bool bias = true;                    ///< as in KernelOptions

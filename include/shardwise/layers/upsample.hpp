@@ -26,7 +26,7 @@ consteval std::array<Window, Axes> upsampling_windows() {
   static_assert(Scale.fits(Axes) && Scale.least() > 0,
                 "Upsampling repeats every element at least once along every axis of space: give "
                 "one number for all axes, or one for each: Upsample2d<2>, Upsample2d<{2, 3}>.");
-  std::array<Window, Axes> windows{};
+  std::array<Window, Axes> windows;
   for (std::size_t i = 0; i < Axes; ++i)
     windows[i].repeats = static_cast<std::size_t>(Scale.values[i]);
   return windows;
@@ -158,7 +158,7 @@ class Upsample : public detail::LinearInWindows<Windows> {
   template <class Frame, class X, class Y>
   static detail::UpsampledSpace space_of(const Frame& frame, const X& x, const Y& y) {
     constexpr std::size_t axes = Windows.size();
-    std::array<detail::UpsampledAxis, 3> here{};
+    std::array<detail::UpsampledAxis, 3> here;
     for (std::size_t i = 0; i < axes; ++i) {
       Interval large = detail::held_of_axis(y, 2 + i);
       if (detail::space_axis(i, axes) == Axis::height) large.offset += frame.rows_begin().out;

@@ -87,7 +87,7 @@ constexpr std::array<Window, Axes> windows(const PerAxis& size, const PerAxis& s
   const auto number = [](const PerAxis& given, std::size_t axis) {
     return static_cast<std::size_t>(given.values[axis]);
   };
-  std::array<Window, Axes> windows{};
+  std::array<Window, Axes> windows;
   for (std::size_t i = 0; i < Axes; ++i) {
     Window& window = windows[i];
     window = {number(size, i), number(stride, i), number(dilation, i), number(padding.before, i),

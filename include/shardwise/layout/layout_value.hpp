@@ -55,7 +55,7 @@ struct MeshLayoutValue {
     LayoutValue layout;
   };
 
-  LayoutValue layouts[mesh_axes.size()]{};  // in the order of mesh_axes
+  LayoutValue layouts[mesh_axes.size()];  // in the order of mesh_axes
 
   constexpr MeshLayoutValue() = default;
   /// A layout over one axis of ranks is one along `tensor`.

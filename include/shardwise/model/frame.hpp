@@ -30,8 +30,8 @@ namespace shardwise {
 template <std::size_t N>
 struct BoundParameters {
   Shape in{};                            ///< global; some extents may be unknown
-  std::array<ParameterSlot, N> slots{};  ///< the place of each in memory
-  std::array<ParameterSpec, N> specs{};  ///< its name and global shape
+  std::array<ParameterSlot, N> slots;  ///< the place of each in memory
+  std::array<ParameterSpec, N> specs;  ///< its name and global shape
   SharedUse shared{};                    ///< the number of this use, if several layers share them
   RowsBegin rows{};                      ///< of the rank
   std::size_t number = 0;                ///< on a mesh, of the layer in `Run::of_layers`; of a

@@ -181,7 +181,7 @@ class ParameterLayout {
   }
 
   std::size_t line_;
-  std::array<Group, holdings.size()> groups_{};        // by Holding
+  std::array<Group, holdings.size()> groups_;          // by Holding
   std::array<std::size_t, holdings.size()> begins_{};  // in memory, of each group
   Place along_{};
   bool is_dense_ = false;

@@ -45,8 +45,8 @@ struct Wires {
   std::array<std::size_t, slots> count{};  ///< how often each slot is read
   ///@{
   /// The first and the last read of each slot.
-  std::array<Read, slots> first{};
-  std::array<Read, slots> last{};
+  std::array<Read, slots> first;
+  std::array<Read, slots> last;
   ///@}
   std::array<bool, N> gives_output{};  ///< for each part; always true for the last one
 

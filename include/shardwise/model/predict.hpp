@@ -25,7 +25,7 @@ struct Wires {
 /// The wires along each axis of a mesh, and whether ranks compare their calls
 /// (comm/check_level.hpp).
 struct StepCost {
-  std::array<Wires, mesh_axes.size()> along{};  ///< by MeshAxis
+  std::array<Wires, mesh_axes.size()> along;  ///< by MeshAxis
   bool compares_calls = true;                   ///< a round of headers ahead of each collective
 
   /// The same wires along all axes.

@@ -81,7 +81,7 @@ class MemoryOfRanks {
   }
 
  private:
-  std::array<RankMemory, static_cast<std::size_t>(Ranks)> ranks_{};
+  std::array<RankMemory, static_cast<std::size_t>(Ranks)> ranks_;
 };
 
 namespace detail {

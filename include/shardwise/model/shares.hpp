@@ -36,7 +36,7 @@ inline Interval share_of(const Interval& group, Place along) {
 /// What a rank updates: a share of each group of parameters, by Holding; or all elements, which are
 /// then the first share.
 struct Shares {
-  std::array<Share, holdings.size()> of{};  ///< the shares
+  std::array<Share, holdings.size()> of;  ///< the shares
   /// Room for the elements of each rank along `data` in a collective; empty if nothing is cut.
   std::vector<std::size_t> counts{};
 

@@ -307,7 +307,7 @@ struct Search<Gradient, TypeSet<Os...>, End, First, Rest...> {
   template <class V>
   struct Known {
     using Taken = typename Leads::template taken<V>;
-    std::array<SplitPath<choices_in<First>>, size_of_set(Taken{})> paths{};
+    std::array<SplitPath<choices_in<First>>, size_of_set(Taken{})> paths;
     std::array<bool, size_of_set(Taken{})> known{};
 
     template <class In>

@@ -101,7 +101,7 @@ constexpr std::array<CutPlace, Stages - 1> cut_by_cost(const shapes_t<typename E
                           " layers and blocks between which it can be cut; that is not enough for ",
                           Stages, " stages"});
   const auto places = detail::balanced(list, Stages);
-  std::array<CutPlace, Stages - 1> cut{};
+  std::array<CutPlace, Stages - 1> cut;
   for (std::size_t i = 0; i < cut.size(); ++i) cut[i] = places[i];
   return cut;
 }

@@ -127,7 +127,7 @@ void put_norm_of(B& backend, std::size_t count, const G* numbers, Norm norm, dou
 /// a pipeline have counts in the first of them.
 template <class Context>
 void put_norm_of_shares(Run<Context>& run, Norm norm, double* out) {
-  std::array<Interval, holdings.size()> shares{};
+  std::array<Interval, holdings.size()> shares;
   const Place along =
       run.parameters.stores_share_of_gradients() ? Place{} : run.all_ranks.place()[MeshAxis::data];
   std::size_t count = 0;

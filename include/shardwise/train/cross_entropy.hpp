@@ -42,7 +42,7 @@ struct SoftmaxLoss {
 
   template <Layout L>
   constexpr auto exchange_shapes(const Shape& logits) const {
-    std::array<Shape, std::tuple_size_v<exchanges<L>>> shapes{};
+    std::array<Shape, std::tuple_size_v<exchanges<L>>> shapes;
     if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
       shapes[0] = logits.with_back({Axis::feature, 1});
       shapes[1] = logits.with_back({Axis::feature, sums_per_row()});

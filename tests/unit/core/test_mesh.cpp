@@ -103,3 +103,16 @@ TEST_CASE("each rank has a place of its own, in every order") {
     }
   }
 }
+
+// g++ 12 fills a part of an array that begins with {} if a constant changed another one of its
+// type.
+TEST_CASE("a place is that of one rank, whatever constants were computed") {
+  constexpr MeshPlace constant = place_in({.data = 2}, 1);
+  static_assert(constant[data] == Place{1, 2});
+  MeshPlace place;
+  place[tensor] = {0, 2};
+  for (const MeshAxis axis : mesh_axes) {
+    CHECK(place[axis].rank == 0);
+    CHECK(place[axis].size == (axis == tensor ? 2 : 1));
+  }
+}

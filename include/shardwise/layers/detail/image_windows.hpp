@@ -78,7 +78,7 @@ constexpr SpatialAxis axis_here(const Window& window, const Interval& input,
 template <auto Windows, class X, class Y>
 std::array<SpatialAxis, 3> space_of(const X& x, const Y& y, const RowsBegin& rows) {
   constexpr std::size_t axes = Windows.size();
-  std::array<SpatialAxis, 3> space{};
+  std::array<SpatialAxis, 3> space;
   for (std::size_t i = 0; i < axes; ++i) {
     Interval in = held_of_axis(x, 2 + i), out = held_of_axis(y, 2 + i);
     if (space_axis(i, axes) == Axis::height) {

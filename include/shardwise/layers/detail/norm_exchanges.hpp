@@ -37,7 +37,7 @@ struct NormExchanges {
 
   /// Their shapes, if `rows` is that of one number for each row.
   static constexpr auto shapes(const Shape& rows) {
-    std::array<Shape, of_squares + 1> shapes{};
+    std::array<Shape, of_squares + 1> shapes;
     for (Shape& shape : shapes) shape = rows;
     return shapes;
   }
