@@ -23,8 +23,35 @@ constexpr std::string_view raw_type_name() {
   return name_within(__PRETTY_FUNCTION__);
 }
 
-/// The name without the namespaces of this library and its parts, and with the word `dynamic` for
-/// sizes that are given at run time.
+/// Where the qualified name begins that ends before `end`: behind a comma, a space or a '<' that
+/// are not within brackets of it.
+constexpr std::size_t begin_of_name(std::string_view text, std::size_t end) {
+  int depth = 0;
+  for (; end > 0; --end) {
+    const char c = text[end - 1];
+    if (c == ')' || c == '>') {
+      ++depth;
+    } else if (depth > 0) {
+      if (c == '(' || c == '<') --depth;
+    } else if (c == '<' || c == ',' || c == ' ') {
+      break;
+    }
+  }
+  return end;
+}
+
+/// Removes the functions that declare a type, which only g++ tells: "Net" for "train(int)::Net".
+[[gnu::cold]] inline void drop_functions(std::string& text) {
+  for (const std::string_view last : {")::", ") const::", ")>::"}) {  // the third is a lambda's
+    for (std::size_t at = text.rfind(last); at != std::string::npos; at = text.rfind(last)) {
+      const std::size_t begin = begin_of_name(text, at + last.find_last_of(")>") + 1);
+      text.erase(begin, at + last.size() - begin);
+    }
+  }
+}
+
+/// The name without the namespaces of this library and its parts and without functions around it,
+/// and with the word `dynamic` for sizes that are given at run time.
 [[gnu::cold]] inline std::string readable_name(std::string_view raw) {
   struct Replacement {
     std::string_view what, by;
@@ -38,6 +65,7 @@ constexpr std::string_view raw_type_name() {
   for (const auto& [what, by] : replacements)
     for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what))
       text.replace(at, what.size(), by);
+  drop_functions(text);
   return text;
 }
 
