@@ -312,7 +312,8 @@ class Bound {
 
   static BoundParameters<parameter_count> reserve(const L& layer, const Shape& in,
                                                   Binder<Ctx>& binder, std::uint64_t ordinal) {
-    BoundParameters<parameter_count> parameters{in};
+    BoundParameters<parameter_count> parameters;
+    parameters.in = in;
     if constexpr (is_sized) detail::require_known(in);
     if constexpr (parameter_count > 0) parameters.specs = layer.parameter_specs(in);
     if constexpr (detail::borrows_parameters<L>) {

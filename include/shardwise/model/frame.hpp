@@ -29,13 +29,13 @@ namespace shardwise {
 /// What a bound layer stores about its input and its parameters, for every type of layer.
 template <std::size_t N>
 struct BoundParameters {
-  Shape in{};                            ///< global; some extents may be unknown
+  Shape in{};                          ///< global; some extents may be unknown
   std::array<ParameterSlot, N> slots;  ///< the place of each in memory
   std::array<ParameterSpec, N> specs;  ///< its name and global shape
-  SharedUse shared{};                    ///< the number of this use, if several layers share them
-  RowsBegin rows{};                      ///< of the rank
-  std::size_t number = 0;                ///< on a mesh, of the layer in `Run::of_layers`; of a
-                                         ///< merge, of what it keeps of its first operand
+  SharedUse shared{};                  ///< the number of this use, if several layers share them
+  RowsBegin rows{};                    ///< of the rank
+  std::size_t number = 0;              ///< on a mesh, of the layer in `Run::of_layers`; of a
+                                       ///< merge, of what it keeps of its first operand
 };
 
 /// A layer's part of the rank's run. `Setting` has what is known at compile time: `context`,
