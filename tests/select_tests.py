@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Chooses tests of a build folder: those that names ask for, and those that depend on changed files.
 
-usage: select_tests.py BUILD [--changed] [--affected-by FILE] [--label LABEL] [NAME...]
+usage: select_tests.py BUILD [--changed] [--affected-by FILE] [--directly] [--label LABEL] [NAME...]
 
 A NAME is one of
   a folder of include/shardwise   its unit tests; each test of laws/ and ranks/ and each unit of static/
@@ -15,8 +15,8 @@ A NAME is one of
 Units of static/ are no tests of ctest: they have passed when they compile; `static` names them, and with
 them static.all_headers, which is all headers in one unit, and static.all_headers_alone, where one call of
 the compiler reads each alone.
---changed takes what depends on the files that differ from the last commit, --affected-by on FILE, and
---label what ctest knows by that label. What is asked for in several ways is all taken.
+--changed takes what depends on the files that differ from the last commit, --affected-by on FILE, with
+--directly only what includes such a file in a file of tests/; --label takes what ctest knows by that label. What is asked for in several ways is all taken.
 
 Prints `build TARGET` and `run NUMBER` for each target of ninja and test of ctest. Ends with 2 if a name
 is unknown, and names those that are near.
@@ -30,6 +30,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,9 +56,14 @@ class Test:
     name: str
     number: int | None  # by which ctest knows it
     targets: list  # of ninja
-    sources: set  # of these, and files that its command names
+    find_sources: Callable[[], set]  # asks ninja, which takes a while
     labels: list
     sentence: str | None  # that the compiler must say, as a regular expression
+
+    @functools.cached_property
+    def sources(self):
+        """Those of its targets, and files that its command names."""
+        return self.find_sources()
 
 
 def output_of(*command):
@@ -101,9 +107,9 @@ def tests_of(build):
         return {path for file in inputs if (path := inside(file))}
 
     def compiled(targets, words):
-        found = set().union(*map(sources, targets))
+        named = {path for word in words if (path := inside(ROOT / word))}
         own = [f"tests/{word.removeprefix(OF_SOURCE)}" for word in words if word.startswith(OF_SOURCE)]
-        return {*own, "tests/main.cpp"} if own else found
+        return named.union([*own, "tests/main.cpp"] if own else [], *([] if own else map(sources, targets)))
 
     tests = []
     words_of = commands(build)
@@ -114,12 +120,12 @@ def tests_of(build):
         words = [word.removeprefix(f"{build}/") for word in words_of[name]]
         # A compiler finds a precompiled header beside the header that it stands for.
         targets = [made for word in words for made in (word, f"{word}.gch") if made in outputs]
-        files = {path for word in words if (path := inside(ROOT / word))}
         sentences = [word.removeprefix(SENTENCE).replace(r"\\", "\\") for word in words if word.startswith(SENTENCE)]
-        tests.append(Test(name, number, targets, files | compiled(targets, words), labels, *sentences or [None]))
+        tests.append(Test(name, number, targets, functools.partial(compiled, targets, words), labels,
+                          *sentences or [None]))
     for target in sorted(filter(STATIC.fullmatch, outputs)):
         name = f"static.{STATIC.fullmatch(target)[1]}"
-        tests.append(Test(name, None, [target], sources(target), [], None))
+        tests.append(Test(name, None, [target], functools.partial(sources, target), [], None))
     return tests
 
 
@@ -158,7 +164,7 @@ def literals(folder):
 def is_of_folder(test, folder):
     if test.sentence:
         return bool(re.search(test.sentence, literals(folder)))
-    if re.fullmatch(rf"unit\.{folder}(_\w+)?", test.name) or test.name.split(".")[0] in ALSO.get(folder, ()):
+    if re.fullmatch(rf"unit\.{folder}(_\w+)?(\.\w+)?", test.name) or test.name.split(".")[0] in ALSO.get(folder, ()):
         return True
     kind = BY_INCLUDES.match(test.name)
     if not kind:
@@ -198,6 +204,7 @@ def main():
     parser.add_argument("build", type=lambda text: Path(text).resolve())
     parser.add_argument("--changed", action="store_true")
     parser.add_argument("--affected-by", action="append", default=[])
+    parser.add_argument("--directly", action="store_true")
     parser.add_argument("--label")
     parser.add_argument("names", nargs="*")
     asked = parser.parse_args()
@@ -208,10 +215,12 @@ def main():
     chosen |= {test.name: test for test in tests if asked.label in test.labels}
     files = set(asked.affected_by) | (changed_files() if asked.changed else set())
     if files:
-        depending = {test.name: (test, reached(test.sources) & files) for test in tests}
+        def through(file):
+            return not asked.directly or file.startswith("tests/")
+        depending = {test.name: (test, reached(test.sources, through) & files) for test in tests}
         chosen |= {name: test for name, (test, on) in depending.items() if on}
         unused = files.difference(*(on for _, on in depending.values()))
-        if unused:
+        if unused and not asked.directly:
             print(f"select_tests: no test depends on {' '.join(sorted(unused))}", file=sys.stderr)
 
     for target in sorted({target for test in chosen.values() for target in test.targets}):
