@@ -23,7 +23,6 @@ KINDS = {  # by what compiles: the object of a target, or a test that calls a co
     "headers alone": r".*/(all_headers|headers_(alone|linked))[^/]*\.dir/.*\.o$",
     "wrong programs": r"(compile_fail\..*|example\.[^.]*\.(control|\d+))$",
     "static": r".*/static_tests\.dir/.*\.o$",
-    "tests only read": r".*/other_tests\.dir/.*\.o$",
     "unit": r"tests/CMakeFiles/unit_.*\.o$",
     "laws": r"tests/CMakeFiles/laws_.*\.o$",
     "ranks": r"tests/CMakeFiles/ranks_.*\.o$",
