@@ -116,7 +116,8 @@ class Buffer {
 
 /// Blocks for one thread, kept by size. A block is only used again for sizes of its own class (four
 /// classes for each doubling), so a program that repeats its requests allocates nothing from the
-/// second time on, whatever the order in which it returns blocks.
+/// second time on, whatever the order in which it returns blocks. Where a source has no more
+/// memory, the pool gives its free blocks back to it and asks once more.
 class Pool {
   friend class Buffer;
   using Block = Buffer::Block;
@@ -134,7 +135,8 @@ class Pool {
     give_back(on_host_);
   }
 
-  /// A buffer of at least `bytes` bytes, not initialised. Throws memory_error if allocation fails.
+  /// A buffer of at least `bytes` bytes, not initialised. Throws memory_error if the source has no
+  /// memory for them, even without the free blocks of the pool.
   Buffer take(std::size_t bytes) { return take_from(blocks_, bytes); }
 
   /// The same in memory of the host, also for a pool of a device: for data that the host reads.
@@ -177,7 +179,7 @@ class Pool {
     return kept;
   }
 
-  /// Bytes allocated so far.
+  /// Bytes of all blocks that it has now.
   std::size_t reserved() const noexcept { return blocks_.reserved + on_host_.reserved; }
 
   /// Of these, the bytes that buffers hold now or that are kept; whole blocks. Counts all free
@@ -228,7 +230,11 @@ class Pool {
 
   static Block* allocate(Store& store, const SizeClass& size, std::size_t asked) {
     const bool countable = size.bytes >= asked && size.number < store.free.size();
-    void* const bytes = countable ? store.source->allocate(size.bytes) : nullptr;
+    void* bytes = countable ? store.source->allocate(size.bytes) : nullptr;
+    if (bytes == nullptr && countable) {  // free blocks of other sizes may be what is missing
+      give_back(store);
+      bytes = store.source->allocate(size.bytes);
+    }
     Block* const block =
         bytes == nullptr ? nullptr : new (std::nothrow) Block{&store, size.number, bytes};
     if (block == nullptr) {
@@ -241,13 +247,15 @@ class Pool {
     return block;
   }
 
+  /// All free blocks, to the source.
   [[gnu::noinline]] static void give_back(Store& store) noexcept {
-    for (Block* block : store.free) {
-      while (block != nullptr) {
-        Block* const next = block->next;
-        store.source->release(block->bytes);
-        delete block;
-        block = next;
+    store.reserved = lent(store);
+    for (Block*& first : store.free) {
+      while (first != nullptr) {
+        Block* const next = first->next;
+        store.source->release(first->bytes);
+        delete first;
+        first = next;
       }
     }
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -157,4 +158,52 @@ TEST_CASE("more than there is is an error that says how much") {
                          doctest::Contains(std::to_string(pool.reserved()).c_str()), memory_error);
   }
   CHECK(pool.take(100).data() != nullptr);  // and the pool goes on
+}
+
+namespace {
+
+/// Memory of the host, of which there is so much.
+class Little final : public MemorySource {
+ public:
+  explicit Little(std::size_t bytes) : free_(bytes) {}
+  void* allocate(std::size_t bytes) override {
+    if (bytes > free_) return nullptr;
+    void* const memory = host_memory().allocate(bytes);
+    free_ -= bytes;
+    sizes_[memory] = bytes;
+    return memory;
+  }
+  void release(void* memory) noexcept override {
+    free_ += sizes_.at(memory);
+    sizes_.erase(memory);
+    host_memory().release(memory);
+  }
+
+ private:
+  std::size_t free_;
+  std::map<void*, std::size_t> sizes_;
+};
+
+}  // namespace
+
+TEST_CASE("free blocks go back to a source that has no more memory, and lent or kept ones do not") {
+  Little little(100 << 10);
+  Pool pool(little);
+  Buffer held = pool.take(10 << 10);
+  std::memset(held.data(), 7, 10 << 10);
+  { const Buffer large = pool.take(60 << 10), small = pool.take(1 << 10); }
+  CHECK(pool.take(70 << 10).data() != nullptr);  // 60 KiB that are free are in its way
+  CHECK(pool.reserved() <= 100 << 10);
+  CHECK(pool.lent() == 10 << 10);
+  CHECK(static_cast<const char*>(held.data())[(10 << 10) - 1] == 7);
+
+  const Pool::Kept kept = pool.keep_free();
+  const std::size_t reserved = pool.reserved();
+  CHECK_THROWS_WITH_AS(
+      pool.take(50 << 10),
+      doctest::Contains(("holds " + std::to_string(reserved) + " bytes in its pool").c_str()),
+      memory_error);
+  CHECK(pool.reserved() == reserved);
+  held = {};
+  CHECK(pool.take(5 << 10).data() != nullptr);  // and the pool goes on
 }
