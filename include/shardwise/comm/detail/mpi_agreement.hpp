@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -103,6 +104,7 @@ class Agreement {
       for_each_other(tell(message_tag_));
     else
       for_each_hearer(tell(message_tag_));
+    receive_partings();
   }
 
   /// Returns if all ranks are about to make this call. Otherwise throws the same on all ranks: a
@@ -243,6 +245,33 @@ class Agreement {
     if (exchange_.is_direct()) return for_each_other(f);
     for_each_skip(static_cast<int>(rank_), static_cast<int>(calls_.size()),
                   [&](const SkipRound& round) { f(static_cast<std::size_t>(round.to)); });
+  }
+
+  /// The partings of the others, of groups that end now and before. Where one has left already,
+  /// this rank may have received its parting; and in a larger group ranks that have sent messages
+  /// tell all others.
+  void receive_partings() noexcept try {
+    Partings& partings = channel_->partings();
+    const bool someone_left = !failure_.empty() || std::ranges::count(has_left_, 1) > 0;
+    std::size_t added = 0;
+    const auto expect = [&](std::size_t from) {
+      for (const int tag : {collective_tag_, message_tag_}) {
+        if (someone_left)
+          partings.expect_perhaps(world_ranks_[from], tag);
+        else
+          partings.expect(world_ranks_[from], tag);
+        ++added;
+      }
+    };
+    if (exchange_.is_direct()) {
+      for_each_other(expect);
+    } else {
+      for_each_skip(static_cast<int>(rank_), static_cast<int>(calls_.size()),
+                    [&](const SkipRound& round) { expect(static_cast<std::size_t>(round.from)); });
+      partings.expect_perhaps(MPI_ANY_SOURCE, message_tag_);
+    }
+    partings.receive(channel_->comm(), added);
+  } catch (const std::bad_alloc&) {  // MPI keeps what is not received
   }
 
   /// Whether all ranks of a larger group make the same call: each rank tells what it has heard in a

@@ -1,44 +1,11 @@
 #pragma once
-// The control messages that ranks send each other before their calls, and the channel for them.
+// The channel for the control messages of all groups.
 
-#include <cstddef>
-#include <cstdint>
-
-#include "shardwise/comm/call.hpp"
-#include "shardwise/comm/detail/call_record.hpp"
+#include "shardwise/comm/detail/mpi_control_message.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
+#include "shardwise/comm/detail/mpi_partings.hpp"
 
 namespace shardwise::detail::mpi {
-
-/// The message of a rank to another one before a collective or a message, or when it leaves a
-/// group.
-struct ControlMessage {
-  std::uint64_t number = 0;  ///< of the collective in its group, from 1; or one of the three below
-  CallRecord call{};
-
-  static constexpr std::uint64_t left = 0;  ///< its rank has left the group
-  /// Its rank knows that another one has left, and makes no more collectives of the group.
-  static constexpr std::uint64_t gave_up = UINT64_MAX;
-  /// Its rank has heard of different calls.
-  static constexpr std::uint64_t differ = UINT64_MAX - 1;
-
-  ControlMessage() = default;
-  explicit ControlMessage(std::uint64_t which) : number(which) {}
-  /// That its rank gave up because rank `who` of the group has left it.
-  static ControlMessage given_up_for(std::size_t who) {
-    ControlMessage message(gave_up);
-    message.call.root = static_cast<std::int32_t>(who);
-    return message;
-  }
-  ControlMessage(std::uint64_t which, const Call& made) : number(which), call(made) {}
-
-  bool has_left() const { return number == left; }
-  bool has_call() const { return number != left && number != gave_up; }
-  friend bool operator==(const ControlMessage&, const ControlMessage&) = default;
-
-  static constexpr int bytes = 48;
-};
-static_assert(sizeof(ControlMessage) == ControlMessage::bytes);
 
 /// The channel for the control messages of all groups of a world. Each group has two tags of its
 /// own, so that a message that no rank has received never reaches another group. For the same
@@ -54,6 +21,9 @@ class ControlChannel {
   }
 
   MPI_Comm comm() const { return comm_.get(); }
+
+  /// What other ranks tell when they leave groups that this rank has left.
+  Partings& partings() { return partings_; }
 
   /// Does not wait. `message` has to stay as long as MPI runs.
   void send(const ControlMessage& message, int rank, int tag) const {
@@ -79,6 +49,7 @@ class ControlChannel {
   int size_;
   int numbers_ = 0;
   int next_ = -1;
+  Partings partings_;
 };
 
 }  // namespace shardwise::detail::mpi
