@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "shardwise/comm/given_options.hpp"
 #include "shardwise/core/sentence.hpp"
 
 namespace shardwise {
@@ -28,9 +29,13 @@ struct GivenAlike {
   std::uint32_t model = 0;    ///< its type, and the names and sizes of its parameters
   std::uint32_t inputs = 0;   ///< those that are `Invariant` or `Replicated`, or slices of such
   std::uint32_t targets = 0;  ///< the same
-  std::uint32_t learning_rate = 0;  ///< of the step's optimizer
+  std::uint32_t options = 0;  ///< of the step's optimizer, of the step and of its loss
+  const detail::GivenOptions* all_options = nullptr;  ///< on this rank; not compared
 
-  friend bool operator==(const GivenAlike&, const GivenAlike&) = default;
+  friend bool operator==(const GivenAlike& a, const GivenAlike& b) {
+    return a.seed == b.seed && a.model == b.model && a.inputs == b.inputs &&
+           a.targets == b.targets && a.options == b.options;
+  }
 };
 
 /// Where in its program a rank makes a call. In a collective it must be the same on all ranks; a
@@ -53,14 +58,6 @@ struct Mark {
 };
 
 namespace detail {
-
-/// A hash of two numbers.
-constexpr std::uint32_t mixed(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t hash = (a + 0x1656'67b1U) * 0x85eb'ca6bU;
-  hash = ((hash ^ hash >> 15) + b) * 0x9e37'79b9U;
-  hash = (hash ^ hash >> 13) * 0xc2b2'ae35U;
-  return hash ^ hash >> 16;
-}
 
 /// The mark of the calls that this thread makes now.
 inline constinit thread_local Mark current_mark{};

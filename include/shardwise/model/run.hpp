@@ -45,9 +45,9 @@ enum class Pass : std::uint8_t {
 
 /// What a model knows about its current `Step` (train/step.hpp).
 struct StepUnderWay {
-  double loss_scale = 1;     ///< factor of its gradients
-  double batch_share = 1;    ///< samples of the batch by those of the step
-  double learning_rate = 0;  ///< of its optimizer
+  double loss_scale = 1;           ///< factor of its gradients
+  double batch_share = 1;          ///< samples of the batch by those of the step
+  detail::GivenOptions options{};  ///< where ranks compare what they are given
 };
 
 /// Which stage of a pipeline a model is; one that is no stage is alone.

@@ -57,15 +57,15 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
                   std::get<Optimizer<Rule, typename Stages::model_type>&>(optimizers), rate),
      ...);
   });
-  const GivenPipelineStep given{inputs.samples,
-                                rate,
-                                static_cast<std::uint32_t>(inputs.x.size()),
-                                digest(inputs.x),
-                                rank.checked().digest,
-                                digest(inputs.options),
-                                GivenSegments(inputs.segments)};
-  if (!same_on_all_ranks(all_ranks, digest(given)))
+  const GivenOptions options =
+      options_of(std::get<0>(optimizers).rule(), inputs.options, inputs.loss);
+  GivenPipelineStep given{inputs.samples,   static_cast<std::uint32_t>(inputs.x.size()),
+                          digest(inputs.x), rank.checked().digest,
+                          {options.hash()}, GivenSegments(inputs.segments)};
+  if (!same_on_all_ranks(all_ranks, digest(given))) {
+    given.options = OptionsText(options);
     require_agreed(gathered(rank.all_ranks(), given), "the step of the pipeline");
+  }
   const auto run_all = [&](auto&&... runs) {
     run_events(rank.checked().events, runs...);
     const double loss = all_reduced(

@@ -44,11 +44,10 @@ struct PipelineStepInputs {
 /// The part of it in which all ranks agree.
 struct GivenPipelineStep {
   std::uint64_t samples;
-  double learning_rate;
   std::uint32_t micro_batches;
   std::uint32_t sizes;     // a hash
   std::uint32_t schedule;  // a hash
-  std::uint32_t options;   // a hash
+  OptionsText options;
   GivenSegments segments;
 
   friend bool operator==(const GivenPipelineStep&, const GivenPipelineStep&) = default;
@@ -56,15 +55,13 @@ struct GivenPipelineStep {
     return sentence({given.samples, " samples in ", given.micro_batches,
                      " micro-batches, whose sizes have the hash ", given.sizes,
                      ", by a schedule with the hash ", given.schedule, ", with ",
-                     to_string(given.segments), ", with options whose hash is ", given.options,
-                     ", and with learning rate ", given.learning_rate});
+                     to_string(given.segments), ", with the options ", given.options});
   }
   /// A hash of it.
   friend std::uint64_t digest(const GivenPipelineStep& given) {
     const auto low = static_cast<std::uint32_t>(given.samples);
-    const auto rate = hash_of(given.learning_rate);
-    return std::uint64_t{mixed(mixed(low, given.micro_batches), rate)} << 32 |
-           mixed(mixed(mixed(given.sizes, given.schedule), given.options), given.segments.hash);
+    return std::uint64_t{mixed(mixed(low, given.micro_batches), given.options.hash)} << 32 |
+           mixed(mixed(given.sizes, given.schedule), given.segments.hash);
   }
 };
 
@@ -73,16 +70,6 @@ template <class Input>
 std::uint32_t digest(const std::vector<Input>& x) {
   std::uint32_t hash = 0;
   for (const Input& one : x) hash = mixed(hash, digest(shapes_of_each(one)));
-  return hash;
-}
-
-/// A hash of the options of a step, with the scale of its loss.
-inline std::uint32_t digest(const StepOptions& options) {
-  std::uint32_t hash = mixed(options.clip_norm ? 1 : 0, options.scaler == nullptr ? 0 : 1);
-  hash = mixed(hash, options.overlap == nullptr ? 0 : 1);
-  hash = mixed(hash, static_cast<std::uint32_t>(options.norm));
-  for (const double number : {options.clip_norm.value_or(0), options.scale()})
-    hash = mixed(hash, hash_of(number));
   return hash;
 }
 

@@ -77,6 +77,12 @@ struct BinaryCrossEntropy {
   ClassWeights positive_weights{};                ///< of each class where it is true
   LossReduction reduction = LossReduction::mean;  ///< n above, or 1
 
+  /// Calls f(name, value) for each option.
+  template <class F>
+  constexpr void visit_options(F&& f) const {
+    f("reduction", detail::word(reduction));
+  }
+
   ///@{
   /// As `Loss` says.
   template <Layout L>

@@ -191,6 +191,13 @@ struct CrossEntropy {
   double label_smoothing = 0;                     ///< as in the formula, in [0, 1]
   LossReduction reduction = LossReduction::mean;  ///< by rows, or by 1
 
+  /// Calls f(name, value) for each option.
+  template <class F>
+  constexpr void visit_options(F&& f) const {
+    f("label_smoothing", label_smoothing);
+    f("reduction", detail::word(reduction));
+  }
+
   ///@{
   /// As `Loss` says.
   template <Layout L>
@@ -245,6 +252,15 @@ struct MaskedCrossEntropy {
   LabelSum counted{};            ///< Σ_rows w_label of the whole step; 0 to add it up
   ClassWeights class_weights{};  ///< w, one for each class
   LossReduction reduction = LossReduction::mean;  ///< by `counted`, or by 1
+
+  /// Calls f(name, value) for each option.
+  template <class F>
+  constexpr void visit_options(F&& f) const {
+    f("label_smoothing", label_smoothing);
+    f("ignored", ignored);
+    f("counted", counted.value);
+    f("reduction", detail::word(reduction));
+  }
 
   ///@{
   /// As `Loss` says.

@@ -17,16 +17,6 @@
 
 namespace shardwise::detail {
 
-/// A hash of the two halves.
-constexpr std::uint32_t mixed_halves(std::uint64_t bits) {
-  return mixed(static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32));
-}
-
-/// A hash of a number.
-constexpr std::uint32_t hash_of(double number) {
-  return mixed_halves(std::bit_cast<std::uint64_t>(number));
-}
-
 /// The bits of element i, with i.
 template <class T>
 struct BitsAt {
@@ -105,12 +95,13 @@ bool compares_given(Run<Context>& run) {
 template <class M, class Target>
 [[gnu::cold]] void note_given(M& model, const typename M::input_view& x, const Target& target) {
   auto& run = model.run();
-  const double rate = run.under_way == nullptr ? 0 : run.under_way->learning_rate;
+  const GivenOptions* options = run.under_way == nullptr ? nullptr : &run.under_way->options;
   run.given = {.seed = mixed_halves(run.seed.value),
                .model = model.fingerprint(),
                .inputs = fingerprint_of(run, x),
                .targets = fingerprint_of(run, target),
-               .learning_rate = hash_of(rate)};
+               .options = options == nullptr ? 0 : options->hash(),
+               .all_options = options};
   run.given_to_all = run.given;
   if constexpr (MeshCommunicator<typename M::communicator>) {
     run.given_to_all.inputs = fingerprint_of<AlikeOn::all_ranks>(run, x);

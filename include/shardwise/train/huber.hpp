@@ -53,6 +53,13 @@ struct Huber {
   double delta = 1;                               ///< as in the formula
   LossReduction reduction = LossReduction::mean;  ///< n above, or 1
 
+  /// Calls f(name, value) for each option.
+  template <class F>
+  constexpr void visit_options(F&& f) const {
+    f("delta", delta);
+    f("reduction", detail::word(reduction));
+  }
+
   ///@{
   /// As `Loss` says.
   template <Layout L>
@@ -85,6 +92,13 @@ struct SmoothL1 {
 
   double beta = 1;                                ///< as in the formula
   LossReduction reduction = LossReduction::mean;  ///< n above, or 1
+
+  /// Calls f(name, value) for each option.
+  template <class F>
+  constexpr void visit_options(F&& f) const {
+    f("beta", beta);
+    f("reduction", detail::word(reduction));
+  }
 
   ///@{
   /// As `Loss` says.

@@ -23,6 +23,16 @@ struct Lion {
   ///@}
   Decay decay = Decay::all;  ///< the parameters to which weight_decay applies
 
+  /// Calls f(name, value) for each option.
+  template <class F>
+  constexpr void visit_options(F&& f) const {
+    f("learning_rate", learning_rate);
+    f("beta1", beta1);
+    f("beta2", beta2);
+    f("weight_decay", weight_decay);
+    f("decay", detail::word(decay));
+  }
+
   /// throws   argument_error for negative options, and for a beta of 1 or more
   void check() const {
     constexpr double any = std::numeric_limits<double>::infinity();

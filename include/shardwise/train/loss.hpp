@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -29,6 +30,11 @@ enum class LossReduction : std::uint8_t {
 };
 
 namespace detail {
+
+/// "mean".
+constexpr std::string_view word(LossReduction reduction) {
+  return reduction == LossReduction::mean ? "mean" : "sum";
+}
 
 /// One double of each rank, summed.
 using SumOfRanks = Exchange<Redistribute<Partial, Invariant>, Reduction::sum, double>;

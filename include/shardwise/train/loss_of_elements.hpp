@@ -64,6 +64,12 @@ struct LossOfElements {
   F f;                                            ///< as above
   LossReduction reduction = LossReduction::mean;  ///< n above, or 1
 
+  /// Calls visit(name, value) for each option.
+  template <class Visit>
+  constexpr void visit_options(Visit&& visit) const {
+    visit("reduction", detail::word(reduction));
+  }
+
   ///@{
   /// As `Loss` says.
   template <Layout L>

@@ -32,6 +32,12 @@ struct MeanSquaredError {
 
   LossReduction reduction = LossReduction::mean;  ///< n above, or 1
 
+  /// Calls f(name, value) for each option.
+  template <class F>
+  constexpr void visit_options(F&& f) const {
+    f("reduction", detail::word(reduction));
+  }
+
   ///@{
   /// As `Loss` says.
   template <Layout L>

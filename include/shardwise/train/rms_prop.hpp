@@ -31,6 +31,18 @@ struct RmsProp {
   ///@}
   Decay decay = Decay::all;  ///< the parameters to which weight_decay applies
 
+  /// Calls f(name, value) for each option.
+  template <class F>
+  constexpr void visit_options(F&& f) const {
+    f("learning_rate", learning_rate);
+    f("alpha", alpha);
+    f("epsilon", epsilon);
+    f("momentum", momentum);
+    f("centered", centered);
+    f("weight_decay", weight_decay);
+    f("decay", detail::word(decay));
+  }
+
   /// throws   argument_error for negative options, and for an alpha of 1 or more
   void check() const {
     constexpr double any = std::numeric_limits<double>::infinity();

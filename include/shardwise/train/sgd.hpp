@@ -30,6 +30,17 @@ struct Sgd {
   ///@}
   Decay decay = Decay::all;  ///< the parameters to which weight_decay applies
 
+  /// Calls f(name, value) for each option.
+  template <class F>
+  constexpr void visit_options(F&& f) const {
+    f("learning_rate", learning_rate);
+    f("momentum", momentum);
+    f("nesterov", nesterov);
+    f("weight_decay", weight_decay);
+    f("dampening", dampening);
+    f("decay", detail::word(decay));
+  }
+
   /// throws   argument_error for negative options, and for nesterov without momentum or with
   ///          dampening
   void check() const {

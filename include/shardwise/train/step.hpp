@@ -231,7 +231,8 @@ class Step {
       const std::size_t samples = detail::samples_of(x);
       detail::require_room(model.run().samples_backward, samples, samples_);
       set_batch(samples);
-      under_way_.learning_rate = optimizer_.rule().learning_rate;
+      if (detail::compares_given(model.run()))
+        under_way_.options = detail::options_of(optimizer_.rule(), options_, loss);
       if (model.run().samples_backward + samples == samples_)
         sums = detail::sums_of(model, options_);
       if (sums != nullptr) sums->begin(optimizer_.shares());

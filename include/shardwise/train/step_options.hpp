@@ -3,10 +3,13 @@
 
 #include <optional>
 
+#include "shardwise/comm/given_options.hpp"
+#include "shardwise/core/names.hpp"
 #include "shardwise/model/meanwhile.hpp"
 #include "shardwise/model/shares.hpp"
 #include "shardwise/train/clip.hpp"
 #include "shardwise/train/loss_scaler.hpp"
+#include "shardwise/train/update_rule.hpp"
 
 namespace shardwise {
 
@@ -47,9 +50,35 @@ struct StepOptions {
   /// step. See OverlappedSums (train/overlapped_sums.hpp).
   SumsOfModels* overlap = nullptr;
 
+  /// Calls f(name, value) for each option that is alike on all ranks.
+  template <class F>
+  void visit_options(F&& f) const {
+    if (clip_norm) {
+      f("clip_norm", *clip_norm);
+      f("norm", norm == Norm::euclidean ? "euclidean" : "infinity");
+    }
+    if (scaler != nullptr) f("loss_scale", scale());
+    f("sums_overlap", overlap != nullptr);
+  }
+
   /// The scaler's scale, and 1 without a scaler.
   double scale() const { return scaler == nullptr ? 1 : scaler->scale(); }
 };
+
+namespace detail {
+
+/// The options of a step that all ranks must have alike.
+template <class Rule, class Loss>
+GivenOptions options_of(const Rule& rule, const StepOptions& step, const Loss& loss) {
+  GivenOptions options;
+  add_rule(options, rule);
+  add_options(options, step);
+  options.add("loss", raw_type_name<Loss>());
+  add_options(options, loss);
+  return options;
+}
+
+}  // namespace detail
 
 /// The result of a step.
 struct StepEnd {

@@ -154,9 +154,10 @@ class TrainingGraph {
       return;
     }
     run.parameters.update_copies(run.backend, run.version);
-    const detail::MarkedPhase compared(
-        static_cast<std::uint32_t>(run.step), 0, Phase::none,
-        {.learning_rate = detail::hash_of(optimizer_.rule().learning_rate)});
+    detail::GivenOptions options;
+    detail::add_rule(options, optimizer_.rule());
+    const detail::MarkedPhase compared(static_cast<std::uint32_t>(run.step), 0, Phase::none,
+                                       {.options = options.hash(), .all_options = &options});
     const detail::SetMeanwhile computed(run.gradients, GradientState::whole);  // by the recording
     optimizer_.begin_update();
     detail::launch_collectives(model_.ranks(), [this] { recording_->launch(); });

@@ -6,11 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "shardwise/backend/detail/changing.hpp"
+#include "shardwise/comm/given_options.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/names.hpp"
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/precision.hpp"
@@ -31,6 +35,9 @@ namespace shardwise {
 ///                                           std::integral_constant, and update for these options.
 ///                                           `has_forms` of update is then true
 ///
+/// `rule.visit_options(f)`, if there is one, calls f(name, value) for each option, which is a
+/// number, a bool or a word: an error about ranks with different options names them.
+///
 /// If options of a rule change what its moments are, but not their number, `rule.moment_names()`
 /// says which they are, as a std::string; a checkpoint is loaded only into the same.
 ///
@@ -50,6 +57,33 @@ enum class Decay : std::uint8_t {
 };
 
 namespace detail {
+
+/// "all".
+constexpr std::string_view word(Decay decay) { return decay == Decay::all ? "all" : "chosen"; }
+
+/// What three updates of a rule make of the number 1.
+template <class Rule>
+double probed(const Rule& rule) {
+  std::vector<double> moments(rule.moments());
+  double value = 1;
+  for (const std::uint64_t step : {1U, 2U, 3U})
+    value = rule.template update<double>(step)(value, 1.0 / static_cast<double>(step) - 0.6,
+                                               moments.data());
+  return value;
+}
+
+/// Adds the options of a rule. Of one that does not tell them the learning rate, and what it makes
+/// of a number.
+template <class Rule>
+void add_rule(GivenOptions& to, const Rule& rule) {
+  to.add("rule", raw_type_name<Rule>());
+  if constexpr (requires { rule.visit_options([](std::string_view, auto) {}); }) {
+    add_options(to, rule);
+  } else {
+    to.add("learning_rate", rule.learning_rate);
+    to.add("third_update_of_1", probed(rule));
+  }
+}
 
 /// A rule whose weight decay may apply to some parameters only.
 template <class Rule>

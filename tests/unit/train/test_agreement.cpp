@@ -216,7 +216,7 @@ TEST_CASE("another seed, model, input, label or rate of a rank is told at the fi
   other.seed = 1;
   other.learning_rate = 0.2;
   CHECK(contains(told_of_rank_1(1, {}, other),
-                 std::string(": rank 1 was given another learning rate than ranks 0, 2") + end));
+                 std::string(": learning_rate is 0.1 on ranks 0, 2, and 0.2 on rank 1") + end));
   other.learning_rate = 0.1;
   other.labels = [](int step) { return step + 1; };
   CHECK(contains(told_of_rank_1(1, {}, other),
@@ -233,6 +233,91 @@ TEST_CASE("another seed, model, input, label or rate of a rank is told at the fi
     check_mentions(of_model, {": rank 1 was given a model of another type or other sizes than "
                               "ranks 0, 2; found at step 1. All would train on"});
   });
+}
+
+namespace {
+
+/// The error of three ranks that train with these; rank 1 has the second ones.
+template <class Rule, class Loss>
+std::string told_of_options(const Rule& rule, const Rule& rule_of_1, const Loss& loss,
+                            const Loss& loss_of_1, std::optional<double> clip_norm = {},
+                            std::optional<double> clip_norm_of_1 = {}) {
+  return told_alike(3, [&](ThreadCommunicator& ranks) {
+    const bool is_1 = ranks.rank() == 1;
+    Model<Mlp, Context<double, Reference, ThreadCommunicator>> model(ranks, Seed{1});
+    Optimizer optimizer(model, is_1 ? rule_of_1 : rule);
+    const auto x = filled<double, Invariant>(Shape{{Axis::batch, 4}, {Axis::feature, 6}},
+                                             place_of(ranks), [](std::size_t i) { return i % 5; });
+    const auto train_on = [&](const auto& target) {
+      for (int step = 0; step < 2; ++step)
+        train_step(model, x.view(), target.view(), is_1 ? loss_of_1 : loss, optimizer,
+                   {.clip_norm = is_1 ? clip_norm_of_1 : clip_norm});
+    };
+    if constexpr (requires { loss.label_smoothing; })
+      train_on(Tensor<std::int32_t, Invariant>(Shape{{Axis::batch, 4}}, place_of(ranks)));
+    else
+      train_on(
+          Tensor<double, Invariant>(Shape{{Axis::batch, 4}, {Axis::feature, 3}}, place_of(ranks)));
+  });
+}
+
+/// Whether it names each option in which the two rules, or losses, differ.
+template <class O>
+void check_each_option(const O& usual, std::initializer_list<std::pair<O, const char*>> others) {
+  for (const std::pair<O, const char*>& one : others) {
+    const O& other = one.first;
+    const char* words = one.second;
+    CAPTURE(words);
+    if constexpr (UpdateRule<O>)
+      CHECK(contains(told_of_options(usual, other, CrossEntropy{}, CrossEntropy{}), words));
+    else
+      CHECK(contains(told_of_options(Sgd{}, Sgd{}, usual, other), words));
+  }
+}
+
+/// A user's rule, which does not tell its options.
+struct Scaled {
+  double learning_rate = 0.1;
+  double factor = 1;
+  void check() const {}
+  static constexpr std::size_t moments() { return 0; }
+  template <class A>
+  auto update(std::uint64_t) const {
+    return [by = static_cast<A>(learning_rate * factor)](A value, A gradient, A*) {
+      return value - by * gradient;
+    };
+  }
+};
+
+}  // namespace
+
+TEST_CASE("another option of an update rule, of a step or of a loss is told, by name and value") {
+  check_each_option(Sgd{.momentum = 0.5},
+                    {{{.momentum = 0.25}, "momentum is 0.5 on ranks 0, 2, and 0.25 on rank 1"},
+                     {{.momentum = 0.5, .nesterov = true}, "nesterov is false on ranks 0, 2, and"},
+                     {{.momentum = 0.5, .weight_decay = 0.1}, "weight_decay is 0 on ranks 0, 2"},
+                     {{.momentum = 0.5, .dampening = 0.1}, "dampening is 0 on ranks 0, 2, and 0.1"},
+                     {{.momentum = 0.5, .decay = Decay::chosen}, "decay is all on ranks 0, 2"}});
+  check_each_option(Adam{}, {{{.beta1 = 0.8}, "beta1 is 0.9 on ranks 0, 2, and 0.8 on rank 1"},
+                             {{.epsilon = 1e-7}, "epsilon is 1e-08 on ranks 0, 2, and 1e-07"}});
+  check_each_option(AdamW{}, {{{.beta2 = 0.99}, "beta2 is 0.999 on ranks 0, 2, and 0.99"},
+                              {{.weight_decay = 0}, "weight_decay is 0.01 on ranks 0, 2, and 0 on"},
+                              {{.decay = Decay::chosen}, "and chosen on rank 1; found at step 1"}});
+  check_each_option(Lion{}, {{{.beta1 = 0.8}, "beta1 is 0.9"}, {{.beta2 = 0.9}, "beta2 is 0.99"}});
+  check_each_option(RmsProp{}, {{{.alpha = 0.9}, "alpha is 0.99"},
+                                {{.momentum = 0.9}, "momentum is 0 on"},
+                                {{.centered = true}, "centered is false on ranks 0, 2, and true"}});
+  check_each_option(Scaled{}, {{{.factor = 2}, "third_update_of_1 is "}});
+  check_each_option(CrossEntropy{}, {{{.label_smoothing = 0.1}, "label_smoothing is 0 on ranks"},
+                                     {{.reduction = LossReduction::sum}, "reduction is mean on"}});
+  check_each_option(Huber{}, {{{.delta = 2}, "delta is 1 on ranks 0, 2, and 2 on rank 1"}});
+  check_each_option(SmoothL1{}, {{{.beta = 2}, "beta is 1 on ranks 0, 2, and 2 on rank 1"}});
+  const auto of_clip = [](std::optional<double> usual, std::optional<double> other) {
+    return told_of_options(Sgd{}, Sgd{}, CrossEntropy{}, CrossEntropy{}, usual, other);
+  };
+  CHECK(of_clip(1.0, 1.0).empty());
+  CHECK(contains(of_clip(1.0, 0.5), ": clip_norm is 1 on ranks 0, 2, and 0.5 on rank 1; found"));
+  CHECK(contains(of_clip(1.0, {}), ": clip_norm is 1 on ranks 0, 2, and not given on rank 1; no"));
 }
 
 TEST_CASE("a step that a rank leaves out is told within the steps between two comparisons") {

@@ -28,7 +28,7 @@ inline std::uint32_t digest(const Mark& mark) {
   const GivenAlike& given = mark.given;
   if (given == GivenAlike{}) return mark.path_digest;
   return mixed(mixed(mark.path_digest, mixed(given.seed, given.model)),
-               mixed(mixed(given.inputs, given.targets), given.learning_rate));
+               mixed(mixed(given.inputs, given.targets), given.options));
 }
 
 /// The record of a call that ranks exchange: threads in memory, processes in a message of MPI. It

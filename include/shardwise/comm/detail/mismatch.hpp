@@ -25,11 +25,13 @@ struct CallText {
   Mark mark{};
   std::array<char, 256> call{};
   std::array<char, 128> place{};  ///< in a model; the name of the mark's part is of one process
+  OptionsText options{};          ///< that the rank was given
 
   CallText() = default;
   explicit CallText(const Call& made) : mark(made.mark) {
     put(text_without_mark(made), call);
     put(place_in_model(mark), place);
+    if (mark.given.all_options != nullptr) options = OptionsText(*mark.given.all_options);
   }
 
   /// What a rank left out that is ahead of this call: "0/3: RowParallelLinear, backward"; outside
@@ -149,13 +151,18 @@ class Mismatch {
                             {"a model of another type or other sizes", &GivenAlike::model},
                             {"other inputs", &GivenAlike::inputs},
                             {"other targets", &GivenAlike::targets},
-                            {"another learning rate", &GivenAlike::learning_rate}};
+                            {"other options", &GivenAlike::options}};
     std::string text;
     for (const Thing& thing : things) {
       auto groups = groups_of_equal(ranks_.size(), [&](std::size_t q, std::size_t r) {
         return calls_[q].mark.given.*thing.field == calls_[r].mark.given.*thing.field;
       });
       if (groups.size() < 2) continue;
+      if (thing.field == &GivenAlike::options) {
+        const std::string values = text_of_options();
+        append(text, {text.empty() || values.empty() ? "" : "; ", values});
+        if (!values.empty()) continue;
+      }
       sort_few(groups, has_more);
       const SomeRanks rest = all_but_first(groups);
       append(text, {text.empty() ? "" : "; ", names(rest),
@@ -165,9 +172,44 @@ class Mismatch {
     if (text.empty()) return text;
     return sentence(
         {text, "; found at step ", calls_[0].mark.step,
-         ". All would train on with wrong results: give all ranks the same seed, model, learning "
-         "rate, and Invariant and Replicated inputs and targets; on a mesh, ranks along tensor "
+         ". All would train on with wrong results: give all ranks the same seed, model, options "
+         "of optimizer, step and loss, and Invariant and Replicated inputs and targets; on a mesh, "
+         "ranks along tensor "
          "have the same slice of a batch"});
+  }
+
+  /// The value of an option on a rank; "not given" if it has no such option.
+  [[gnu::cold]] std::string_view value_of(std::string_view name, std::size_t rank) const {
+    std::string_view lines = calls_[rank].options.lines.data();
+    for (std::size_t end = lines.find('\n'); end != lines.npos; end = lines.find('\n')) {
+      if (lines.starts_with(name) && lines[name.size()] == ' ')
+        return lines.substr(name.size() + 1, end - name.size() - 1);
+      lines.remove_prefix(end + 1);
+    }
+    return "not given";
+  }
+
+  /// "clip_norm is 1 on ranks 0, 2, and 0.5 on rank 1"; all options that differ. Empty if these are
+  /// too many for a CallText.
+  [[gnu::cold]] std::string text_of_options() const {
+    std::string text;
+    for (std::size_t of = 0; of < ranks_.size(); ++of) {
+      std::string_view lines = calls_[of].options.lines.data();
+      for (std::size_t end = lines.find('\n'); end != lines.npos; end = lines.find('\n')) {
+        const std::string_view name = lines.substr(0, lines.find(' '));
+        lines.remove_prefix(end + 1);
+        const auto groups = groups_of_equal(ranks_.size(), [&](std::size_t q, std::size_t r) {
+          return value_of(name, q) == value_of(name, r);
+        });
+        const std::string begin = sentence({"; ", name, " is "});
+        if (groups.size() < 2 || text.find(begin) != text.npos) continue;
+        text += begin;
+        for (std::size_t g = 0; g < groups.size(); ++g)
+          append(text,
+                 {g == 0 ? "" : ", and ", value_of(name, groups[g][0]), " on ", names(groups[g])});
+      }
+    }
+    return text.empty() ? text : text.substr(2);
   }
 
   bool compares_given(std::size_t rank) const { return calls_[rank].mark.given != GivenAlike{}; }
