@@ -232,3 +232,62 @@ TEST_CASE("steps allocate nothing after the second one") {
     });
   }
 }
+
+namespace {
+
+/// What a rank writes with, unless a case says otherwise.
+struct Writes {
+  Sampling sampling = drawn;
+  Seed of_model{3};
+  Tokens prompt{1, 2, 3, 4};
+  std::size_t prompts = 2;
+  std::size_t end_at = 9;  ///< the step before which it ends its first sequence
+};
+
+/// The error of three ranks, of which rank 1 has other ones; the same on each. "" if there is none.
+std::string told_of_writing(const Writes& of_1) {
+  std::string told[3];
+  run_ranks(3, [&](ThreadCommunicator& ranks) {
+    const Writes mine = ranks.rank() == 1 ? of_1 : Writes{};
+    told[ranks.rank()] = message_of<collective_error>([&] {
+      Writer<double, 0, Reference, ThreadCommunicator> model(ranks, mine.of_model);
+      Generator generator(model, {4, 16}, mine.sampling);
+      for (std::size_t i = 0; i < mine.prompts; ++i) generator.add(mine.prompt);
+      for (std::size_t step = 0; step < 4; ++step) {
+        if (step == mine.end_at) generator.end(0);
+        generator.step();
+      }
+    });
+  });
+  CHECK(told[1] == told[0]);
+  CHECK(told[2] == told[0]);
+  return told[0];
+}
+
+}  // namespace
+
+TEST_CASE("ranks that write with other options, models, tokens or sequences are told") {
+  CHECK(told_of_writing({}) == "");
+  const auto with = [](auto change) {
+    Sampling sampling = drawn;
+    change(sampling);
+    return told_of_writing({.sampling = sampling});
+  };
+  const char* end = ". No rank's results would be right";
+  check_mentions(with([](Sampling& s) { s.temperature = 2; }),
+                 {"temperature is 1.5 on ranks 0, 2, and 2 on rank 1", end});
+  check_mentions(with([](Sampling& s) { s.top_k = 3; }),
+                 {"top_k is 12 on ranks 0, 2, and 3 on rank 1", end});
+  check_mentions(with([](Sampling& s) { s.top_p = 0.5; }),
+                 {"top_p is 0.95 on ranks 0, 2, and 0.5 on rank 1", end});
+  check_mentions(with([](Sampling& s) { s.seed = Seed{9}; }),
+                 {"seed is 8 on ranks 0, 2, and 9 on rank 1", end});
+  check_mentions(told_of_writing({.of_model = Seed{4}}),
+                 {"rank 1 was given another seed than ranks 0, 2", end});
+  check_mentions(told_of_writing({.prompt = {1, 2, 4, 4}}),
+                 {"rank 1 was given other inputs than ranks 0, 2", end});
+  check_mentions(told_of_writing({.prompt = {1, 2, 3, 5}}),
+                 {"rank 1 was given other inputs than ranks 0, 2", end});
+  CHECK(told_of_writing({.prompts = 1}) != "");
+  CHECK(told_of_writing({.end_at = 2}) != "");
+}

@@ -52,7 +52,8 @@ template <class T, std::size_t Window, class B, class C, class Plan = TensorPlan
           Layout Logits = Invariant>
 struct Writer
     : Model<Network<Plan, Window>, Context<T, B, C>, Ends<Invariant, Logits>, ForwardOnly> {
-  explicit Writer(C& ranks) : Writer::Model(network<Plan, Window>(), ranks, Seed{3}, any_text) {}
+  explicit Writer(C& ranks, Seed seed = Seed{3})
+      : Writer::Model(network<Plan, Window>(), ranks, seed, any_text) {}
   Writer(C& ranks, B& backend)
       : Writer::Model(network<Plan, Window>(), ranks, Seed{3}, any_text, backend) {}
 };

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/comm/check_level.hpp"
+#include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/core/shape.hpp"
@@ -20,6 +22,7 @@
 #include "shardwise/layout/layouts.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/key_value_cache.hpp"
+#include "shardwise/model/run.hpp"
 #include "shardwise/model/value.hpp"
 #include "shardwise/redistribute/run.hpp"
 
@@ -57,6 +60,9 @@ concept ReadsTokens = std::same_as<typename M::input_view, View<const std::int32
 /// chooses the tokens itself. The model must outlive the generator, and keep its weights while
 /// there are sequences. After the first steps with a number of sequences, steps allocate no memory,
 /// but for scratch memory of OneDnn where the tokens of a sequence exceed a power of two.
+/// Where ranks compare their calls, the first call of the model in each step also compares seed and
+/// sizes of the model, the options of sampling, and tokens and sequences: ranks that differ would
+/// feed other tokens to one model.
 /// layout   ids Invariant; logits Invariant, or in a layout that can become it
 template <class M>
 class Generator {
@@ -71,18 +77,26 @@ class Generator {
   /// throws   argument_error for a piece of no tokens, as KeyValueCache for `size`, and as Sampler
   ///          for `sampling`
   Generator(M& model, const CacheSize& size, const Sampling& sampling = {}, std::size_t piece = 256)
-      : model_(model), cache_(size), sampler_(sampling), piece_(piece) {
+      : model_(model),
+        cache_(size),
+        sampler_(sampling),
+        piece_(piece),
+        compares_(model.run().all_ranks.size() > 1 && compares_calls(model.run().all_ranks)),
+        of_model_(model.fingerprint()) {
     if (piece == 0)
       throw argument_error(
           "Generator: prompts are to be run in pieces of 0 tokens; a piece has at least one");
+    detail::add_options(options_, sampling);
+    options_.add("piece", piece);
   }
 
   /// Begins a sequence with these tokens, and returns its number. Numbers count from 0 and are not
   /// used again. The model reads all of the prompt but its last token, which the next step reads.
   /// sends    as Model::evaluate for each piece
-  /// throws   argument_error for a prompt without tokens, or so long that no token could follow,
-  ///          and if all places for sequences are taken; memory_error; as Model::evaluate. There is
-  ///          then no new sequence
+  /// throws   collective_error if other ranks add another prompt, or have other sequences, options
+  ///          or models; argument_error for a prompt without tokens, or so long that no token could
+  ///          follow, and if all places for sequences are taken; memory_error; as Model::evaluate.
+  ///          There is then no new sequence
   std::size_t add(std::span<const std::int32_t> prompt) {
     require_room(prompt.size());
     Active added{next_, free_place(), with_room(prompt)};
@@ -210,10 +224,27 @@ class Generator {
 
   /// The output for these ids of `samples` sequences, of which `segments_` says the places.
   Logits run(std::span<const std::int32_t> ids, std::size_t samples) {
+    auto& model_run = model_.run();
+    const detail::SetMeanwhile compared(model_run.given, compares_ ? given(ids) : GivenAlike{});
     const Shape shape{{Axis::batch, samples}, {Axis::sequence, ids.size() / samples}};
     const View<const std::int32_t, Invariant> here(ids.data(), shape, model_.run().place());
     const auto there = model_.to_device(here);
     return model_.evaluate(there.view(), segments_, cache_);
+  }
+
+  /// What all ranks must have alike for these ids: the calls of the model compare it.
+  GivenAlike given(std::span<const std::int32_t> ids) const {
+    std::uint32_t inputs = static_cast<std::uint32_t>(next_);
+    for (const std::int32_t id : ids)
+      inputs = detail::mixed(inputs, static_cast<std::uint32_t>(id));
+    for (const Segment& one : segments_)
+      for (const std::size_t number : {one.row, one.position, one.sequence})
+        inputs = detail::mixed(inputs, static_cast<std::uint32_t>(number));
+    return {.seed = detail::mixed_halves(model_.run().seed.value),
+            .model = of_model_,
+            .inputs = inputs,
+            .options = options_.hash(),
+            .all_options = &options_};
   }
 
   /// The logits on every rank.
@@ -259,6 +290,9 @@ class Generator {
   KeyValueCache cache_;
   Sampler sampler_;
   std::size_t piece_;
+  bool compares_;  // whether ranks compare their calls
+  std::uint32_t of_model_;
+  detail::GivenOptions options_{};
   std::size_t next_ = 0;
   std::vector<Active> active_{};  // in the order of their numbers
   ///@{

@@ -40,6 +40,15 @@ struct Sampling {
   std::size_t top_k = 0;   ///< only so many of the most likely tokens; 0 for all
   double top_p = 1;        ///< only the fewest most likely tokens whose probability reaches this
   Seed seed{};             ///< of the random numbers
+
+  /// Calls f(name, value) for each option.
+  template <class F>
+  constexpr void visit_options(F&& f) const {
+    f("temperature", temperature);
+    f("top_k", top_k);
+    f("top_p", top_p);
+    f("seed", seed.value);
+  }
 };
 
 /// Chooses tokens by their logits. A choice depends only on the logits, the options, the number

@@ -170,6 +170,10 @@ class Mismatch {
                     names(groups[0])});
     }
     if (text.empty()) return text;
+    if (calls_[0].mark.phase == Phase::evaluate)
+      return sentence({text,
+                       ". No rank's results would be right: give all ranks the same model, options "
+                       "and tokens, in the same order"});
     return sentence(
         {text, "; found at step ", calls_[0].mark.step,
          ". All would train on with wrong results: give all ranks the same seed, model, options "
