@@ -2,17 +2,20 @@
 // Compares a layer on many ranks with itself on one, its messages with its plan, and its backward
 // with differences of its forward. For your own layers.
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/counting.hpp"
 #include "shardwise/comm/single_rank.hpp"
+#include "shardwise/core/memory.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/model.hpp"
@@ -48,21 +51,55 @@ inline constexpr const char* advice_for_output =
 inline constexpr const char* advice_for_input_gradient =
     "Are the layouts that it takes and gives true? What each rank uses for a share of its own is "
     "Replicated, and its gradient Partial.";
+inline constexpr const char* advice_for_repetition =
+    " on one rank alone is another one when the same step runs again. Do its random numbers come "
+    "from frame.random(), and does visit_buffers name all that it keeps from step to step?";
+inline constexpr const char* advice_for_second_batch =
+    " on one rank alone. Does backward ask frame.write() whether to add?";
+inline constexpr const char* advice_for_memory =
+    " on one rank alone depends on what its memory held before. Does the layer assign each of its "
+    "elements, without adding to it and without leaving one out?";
 inline constexpr const char* advice_for_parameter =
     "Is its ParameterUse true? What each rank uses for a share of its own is stored as Invariant "
     "and used as Replicated.";
 inline constexpr const char* advice_for_buffer =
     "Does each rank update it by what it holds, where all ranks' sum is needed?";
 
-/// A model of the layer on generated data and parameters.
+/// Writes a number over all memory that the pool lends next for so many bytes.
+inline void write_over_free(Pool& pool, std::size_t bytes, double by) {
+  const std::size_t reserved = pool.reserved();
+  std::vector<Buffer> lent;
+  do {
+    lent.push_back(pool.take(bytes));
+    std::fill_n(static_cast<double*>(lent.back().data()), bytes / sizeof(double), by);
+  } while (pool.reserved() == reserved);
+}
+
+/// A model of the layer on generated data, parameters and buffers.
 template <class E, class Use, class L, Communicator C>
 class LayerRun {
  public:
   LayerRun(C& ranks, const L& layer, const Shape& in, Seed seed, MadeOf what)
       : model_(layer, ranks, seed, in), in_(in), seed_(seed), what_(what) {
-    std::vector<std::pair<std::string, Shape>> parameters;
-    model_.visit_parameters([&](auto& p) { parameters.emplace_back(p.name, p.spec.shape); });
-    for (const auto& [name, shape] : parameters) model_.set(name, made<Invariant>(shape).view());
+    model_.visit_parameters([&](auto& p) { make(p.value); });
+    model_.values_changed();
+    // Buffers differ from what they begin as, often 0 or 1; a variance, which begins at 1, stays
+    // above 0.
+    model_.visit_buffers([&](auto& b) {
+      for_each_made(b.value, what_, next(), [](auto& element, double number) {
+        element += static_cast<std::decay_t<decltype(element)>>(number / 4);
+      });
+    });
+    buffers_ = KeptBuffers(model_);
+  }
+
+  /// A name that several of its parameters have; empty if there is none.
+  std::string ambiguous_name() {
+    std::vector<std::string> names;
+    model_.visit_parameters([&](auto& p) { names.push_back(p.name); });
+    std::sort(names.begin(), names.end());
+    const auto first = std::adjacent_find(names.begin(), names.end());
+    return first == names.end() ? std::string() : *first;
   }
 
   /// The rank's results of a step of two batches, a step of one batch, and an evaluation. Calls
@@ -82,18 +119,23 @@ class LayerRun {
     return std::move(results_);
   }
 
-  /// The gradients of a step whose first batch is always the same, and all further ones are worth
-  /// nothing: the gradients of their outputs are 0.
-  std::vector<NumberedValues> gradients(int batches) {
+  /// On one rank, the results of a step that always begins with the same batch; `more` batches
+  /// follow that are worth nothing, since the gradients of their outputs are 0. Memory for outputs
+  /// and gradients of inputs holds this number before it is lent.
+  std::vector<NumberedValues> same_step(int more, double in_memory) {
     model_.discard_step();
+    buffers_.put_back(model_);
     results_.clear();
     const std::uint64_t before = tensors_;
-    const auto x = made<typename E::offered>(in_);
-    for (int i = 0; i < batches; ++i) {
-      using DY = dual_t<typename E::wanted>;
+    const auto prepare = [&](std::string_view, const collectives&) {
+      for (const Shape& shape : {in_, model_.layers().output_shape(in_)})
+        write_over_free(model_.run().pool, shape.elements() * sizeof(double), in_memory);
+    };
+    prepare("forward", {});
+    batch("", model_.plan(in_), prepare);
+    for (const auto x = made<typename E::offered>(in_); more > 0; --more) {
       const auto y = model_.forward(x.view());
-      const auto dy = i == 0 ? made<DY>(y.global()) : Tensor<double, DY>(y.global(), y.place());
-      model_.backward(dy.view());
+      model_.backward(Tensor<double, dual_t<typename E::wanted>>(y.global(), y.place()).view());
     }
     tensors_ = before;  // so that the next call is given the same numbers
     model_.settle_gradients();
@@ -140,15 +182,24 @@ class LayerRun {
   template <Layout P>
   Tensor<double, P> made(const Shape& shape) {
     Tensor<double, P> tensor(shape, place_of(model_.ranks()));
-    make(tensor.view(), what_, 1000 * seed_.value + ++tensors_);
+    make(tensor.view());
     return tensor;
   }
+
+  template <Layout P>
+  void make(View<double, P> tensor) {
+    for_each_made(tensor, what_, next(), [](double& element, double number) { element = number; });
+  }
+
+  /// The seed of the next tensor.
+  std::uint64_t next() { return 1000 * seed_.value + ++tensors_; }
 
   Model<L, Context<double, Reference, C>, E, Use> model_;
   Shape in_;
   Seed seed_;
   MadeOf what_;
   std::uint64_t tensors_ = 0;
+  KeptBuffers buffers_;
   std::vector<NumberedValues> results_;
 };
 
@@ -166,19 +217,48 @@ class LayerChecker {
                           layout_name<typename E::wanted>()) {}
 
   CheckReport run() {
-    compare(MadeOf::integers);
-    compare(MadeOf::reals);
-    if constexpr (Use::input_gradient) compare_differences();
+    compare_steps_alone();
     agree_on_failures(ranks_, found_.report().failures);
+    if (found_.report().failures.empty()) {  // else the others would tell of it in other words
+      compare(MadeOf::integers);
+      compare(MadeOf::reals);
+      compare_differences();
+      agree_on_failures(ranks_, found_.report().failures);
+    }
     return std::move(found_.report());
   }
 
  private:
+  using Alone = LayerRun<Ends<Invariant, Invariant>, Use, L, SingleRank>;
+
+  /// What must be true on one rank alone, without any differences.
+  void compare_steps_alone() {
+    SingleRank rank;
+    Alone one(rank, layer_, in_, checks_.seed, MadeOf::reals);
+    if (const std::string name = one.ambiguous_name(); !name.empty())
+      return found_.fail("two of its parameters are named " + name +
+                         ", so that files and Model::set take one for the other. Each needs a name "
+                         "of its own");
+    const auto of_one_batch = one.same_step(0, 3.0);
+    const auto of_two = one.same_step(1, 3.0);
+    const auto in_other_memory = one.same_step(0, 99.0);
+    const std::size_t outputs = Use::input_gradient ? 2 : 1;  // which are before the gradients
+    for (std::size_t i = 0; i < of_two.size(); ++i) {
+      const auto& [name, advice, is_copy, elements, values] = of_one_batch[i];
+      found_.report().checked += 2 * values.size();
+      if (of_two[i].values != values)
+        found_.fail(i < outputs ? name + advice_for_repetition
+                                : "a second batch of a step, which is worth nothing, changes " +
+                                      name + advice_for_second_batch);
+      else if (in_other_memory[i].values != values)
+        found_.fail(name + advice_for_memory);
+    }
+  }
+
   void compare(MadeOf what) {
     SingleRank alone;
     found_.counted().clear();
-    LayerRun<Ends<Invariant, Invariant>, Use, L, SingleRank> one(alone, layer_, in_, checks_.seed,
-                                                                 what);
+    Alone one(alone, layer_, in_, checks_.seed, what);
     LayerRun<E, Use, L, CountingCommunicator<C>> many(found_.counted(), layer_, in_, checks_.seed,
                                                       what);
     const auto expected = one.run([](std::string_view, const collectives&) {});
@@ -188,18 +268,13 @@ class LayerChecker {
     const bool is_exact = what == MadeOf::integers && checks_.exact;
     for (std::size_t i = 0; i < found.size(); ++i) {
       found_.compare_copies(found[i]);
-      found_.compare_values(expected[i], found[i], what, is_exact ? 0 : checks_.bound);
+      found_.compare_values(expected[i], found[i], what, is_exact ? 0 : checks_.bound,
+                            checks_.bound);
     }
-    const auto of_one_batch = one.gradients(1);
-    const auto of_two = one.gradients(2);
-    for (std::size_t i = 0; i < of_two.size(); ++i)
-      if (of_two[i].values != of_one_batch[i].values)
-        found_.fail("a second batch of a step, which is worth nothing, changes " + of_two[i].name +
-                    " on one rank alone. Does backward ask frame.write() whether to add?");
   }
 
   void compare_differences() {
-    const GradientReport gradients = check_gradients<typename E::offered, typename E::wanted>(
+    const GradientReport gradients = check_gradients<typename E::offered, typename E::wanted, Use>(
         found_.counted(), layer_, in_, checks_.seed, checks_.gradients);
     found_.report().checked += gradients.checked;
     if (gradients.checked > 0 && !gradients.passed())
@@ -215,9 +290,12 @@ class LayerChecker {
 
 }  // namespace detail
 
-/// Runs a layer or composition in double on generated data, forward, backward and in evaluation,
-/// and compares
+/// Runs a layer or composition in double on generated data, parameters and buffers, forward,
+/// backward and in evaluation, and compares
 ///
+/// - on one rank alone, a step with the same step again, in memory that held other numbers, and
+///   before a second batch whose gradients are 0; if one of these differs, nothing more is
+///   compared;
 /// - output, gradient of the input, settled gradients of parameters and buffers on every rank with
 ///   those of one rank alone, over a step of two batches and a step of one: on small integers
 ///   exactly, on random numbers up to rounding;
@@ -229,10 +307,11 @@ class LayerChecker {
 ///
 /// `Offered` and `Wanted` are the layouts of input and output; each is Invariant or Sharded. Uneven
 /// extents find more errors than even ones. With `Train` for `Use` there is no gradient of the
-/// input, and backward is not compared with differences. On a mesh, give it the ranks along
-/// `tensor`; what a layer does with slices of a batch is not checked. A collective: every rank
-/// calls it with equal arguments, and all get the failures of the first rank that has any;
-/// `checked` counts a rank's own elements.
+/// input. Parameters are the integers -2, -1, 1 and 2, or random numbers in [-1, 1), and in the
+/// last comparison differ from their initial values by up to 1/2, as buffers always do. On a mesh,
+/// give it the ranks along `tensor`; what a layer does with slices of a batch is not checked. A
+/// collective: every rank calls it with equal arguments, and all get the failures of the first rank
+/// that has any; `checked` counts a rank's own elements.
 /// throws   as the layer
 template <Layout Offered = Invariant, Layout Wanted = Invariant, class Use = TrainWithInputGradient,
           class L, Communicator C>

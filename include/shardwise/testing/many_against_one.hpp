@@ -42,15 +42,15 @@ std::vector<std::size_t> global_numbers(const Shape& shape, Place place) {
   return numbers;
 }
 
-/// Fills a tensor by global element, so that it is the same at every number of ranks: with the
-/// integers -2, -1, 1 and 2, or with numbers in [-1, 1).
-template <Layout L>
-void make(View<double, L> tensor, MadeOf what, std::uint64_t seed) {
+/// Calls f(element, number) for each element that a rank holds, with a number made of the seed and
+/// of its place in the whole tensor: one of the integers -2, -1, 1 and 2, or one in [-1, 1).
+template <class T, Layout L, class F>
+void for_each_made(View<T, L> tensor, MadeOf what, std::uint64_t seed, F f) {
   static constexpr std::array integers{-2.0, -1.0, 1.0, 2.0};
   const auto numbers = global_numbers<L>(tensor.global(), tensor.place());
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const std::uint32_t bits = oracle::scrambled(seed, numbers[i]);
-    tensor[i] = what == MadeOf::integers ? integers[bits % 4] : bits * 0x1p-30 - 1;
+    f(tensor[i], what == MadeOf::integers ? integers[bits % 4] : bits * 0x1p-30 - 1);
   }
 }
 
@@ -74,6 +74,21 @@ NumberedValues numbered_values(std::string name, const char* advice, View<T, L> 
 
 /// " on 3 rank(s)".
 inline std::string on_ranks(int ranks) { return " on " + std::to_string(ranks) + " rank(s)"; }
+
+inline constexpr const char* advice_for_rounding =
+    "The two differ by no more than rounding. If numbers here are no integers, as after a division "
+    "or GELU, and another order of their sums is meant, set .exact = false.";
+
+/// Two different numbers in so many digits that the texts differ.
+inline std::array<std::string, 2> told_apart(double a, double b) {
+  const auto in_digits = [](int digits, double number) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.*g", digits, number);
+    return std::string(text);
+  };
+  const int digits = in_digits(9, a) == in_digits(9, b) ? 17 : 9;
+  return {in_digits(digits, a), in_digits(digits, b)};
+}
 
 /// The comparisons of this rank, one of many, with one rank alone and with a plan, as a report.
 template <Communicator C>
@@ -110,12 +125,13 @@ class ManyAgainstOne {
            " is not that of rank 0 bit by bit, and all should hold the same. " + mine.advice);
   }
 
-  /// `whole` is one rank's, and has all elements in their order; `bound` is as in LayerChecks.
+  /// `whole` is one rank's, and has all elements in their order. Differences up to `bound`, as in
+  /// LayerChecks, are right; those up to `rounding` are told to be such.
   void compare_values(const NumberedValues& whole, const NumberedValues& mine, MadeOf what,
-                      double bound) {
+                      double bound, double rounding = 0) {
     double scale = 0;
     for (const double value : whole.values) scale = std::max(scale, std::abs(value));
-    const double allowed = bound * std::max(scale, 1e-3);
+    scale = std::max(scale, 1e-3);
     report_.checked += mine.values.size();
     if (mine.elements.size() != mine.values.size())
       return fail(mine.name + " has " + std::to_string(mine.values.size()) + " elements on rank " +
@@ -123,13 +139,14 @@ class ManyAgainstOne {
                   std::to_string(mine.elements.size()));
     for (std::size_t i = 0; i < mine.values.size(); ++i) {
       const double expected = whole.values[mine.elements[i]];
-      if (std::abs(mine.values[i] - expected) <= allowed) continue;
-      char numbers[96];
-      std::snprintf(numbers, sizeof numbers, "%.9g on rank %d, and %.9g", mine.values[i],
-                    ranks_.rank(), expected);
+      const double difference = std::abs(mine.values[i] - expected);
+      if (difference <= bound * scale) continue;
+      const auto [here, alone] = told_apart(mine.values[i], expected);
       fail(mine.name + " is not that of one rank alone, on " +
            (what == MadeOf::integers ? "integers" : "random numbers") + ": element " +
-           std::to_string(mine.elements[i]) + " is " + numbers + " alone. " + mine.advice);
+           std::to_string(mine.elements[i]) + " is " + here + " on rank " +
+           std::to_string(ranks_.rank()) + ", and " + alone + " alone. " +
+           (difference <= rounding * scale ? advice_for_rounding : mine.advice));
       return;
     }
   }

@@ -2,11 +2,13 @@
 // Compares a layer's backward with differences of its forward. For your own layers.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
@@ -46,12 +48,14 @@ consteval bool must_be_one_axis() {
   return true;
 }
 
-/// A tensor filled with numbers in [-1, 1) by global element.
-template <Layout L>
-void fill_uniform(View<double, L> tensor, const RandomStream& stream) {
+/// Adds numbers in [-range, range) to the elements of a tensor, by global element.
+template <Real T, Layout L>
+void add_uniform(View<T, L> tensor, double range, const RandomStream& stream) {
   for_each_global_run(tensor, [&](std::size_t global, std::size_t local, std::size_t length) {
     stream.for_each_uniform(global, global + length, [&](std::uint64_t i, float u) {
-      tensor[local + (i - global)] = 2.0 * static_cast<double>(u) - 1.0;
+      T& element = tensor[local + (i - global)];
+      element = static_cast<T>(static_cast<double>(element) +
+                               range * (2.0 * static_cast<double>(u) - 1.0));
     });
   });
 }
@@ -75,35 +79,80 @@ double central_difference(double v, const F& f) {
   return (above - below) / (2 * h);
 }
 
-/// A model of the layer, and f = <output, r> with a random r, as a function of input and
-/// parameters.
-template <class L, Communicator C, class E>
+/// The elements of a model's buffers on this rank.
+class KeptBuffers {
+ public:
+  KeptBuffers() = default;
+  template <class M>
+  explicit KeptBuffers(M& model) {
+    model.visit_buffers([&](auto& buffer) {
+      for (std::size_t i = 0; i < buffer.value.size(); ++i)
+        elements_.push_back(static_cast<double>(buffer.value[i]));
+    });
+  }
+
+  /// Gives them to the model again.
+  template <class M>
+  void put_back(M& model) const {
+    auto next = elements_.begin();
+    model.visit_buffers([&](auto& buffer) {
+      using T = typename decltype(buffer.value)::value_type;
+      for (std::size_t i = 0; i < buffer.value.size(); ++i)
+        buffer.value[i] = static_cast<T>(*next++);
+    });
+  }
+
+ private:
+  std::vector<double> elements_;
+};
+
+/// A model of the layer, and f = Σ <output, r> over the batches of a step, with a random r for
+/// each, as a function of inputs and parameters.
+template <class L, Communicator C, class E, class Use>
 class GradientChecker {
-  using M = Model<L, Context<double, Reference, C>, E, TrainWithInputGradient>;
+  using M = Model<L, Context<double, Reference, C>, E, Use>;
   using In = typename M::input_layout;
   using Out = typename M::output_layout;
+
+  struct Batch {
+    Tensor<double, In> x;
+    Tensor<double, Out> r;
+  };
 
  public:
   GradientChecker(C& ranks, const L& layer, const Shape& in, Seed seed, std::size_t per_tensor)
       : model_(layer, ranks, seed, in),
-        input_(in, place_of(ranks)),
-        r_(layer.output_shape(in), place_of(ranks)),
-        chosen_(seed, data_ordinal, 0, 2),
+        seed_(seed),
+        batches_{batch_of(ranks, layer, in), batch_of(ranks, layer, in)},
+        dx_(in, place_of(ranks)),
+        chosen_(next_stream()),
         per_tensor_(per_tensor) {
-    fill_uniform(input_.view(), RandomStream(seed, data_ordinal, 0, 0));
-    fill_uniform(r_.view(), RandomStream(seed, data_ordinal, 0, 1));
+    for (Batch& batch : batches_) {
+      add_uniform(batch.x.view(), 1, next_stream());
+      add_uniform(batch.r.view(), 1, next_stream());
+    }
+    // Where a parameter begins at 0 or 1, many wrong gradients are right. A variance, which begins
+    // at 1, stays above 0.
+    model_.visit_parameters([&](auto& p) { add_uniform(p.value, 0.5, next_stream()); });
+    model_.values_changed();
+    model_.visit_buffers([&](auto& b) { add_uniform(b.value, 0.5, next_stream()); });
+    buffers_ = KeptBuffers(model_);
   }
 
   GradientReport run() {
-    model_.forward(input_.view());
-    const auto dx = whole(model_.backward(r_.view()));
+    f();
     model_.settle_gradients();
-    compare("input", input_.view(), dx);
+    std::vector<Tensor<double, Invariant>> gradients;
     model_.visit_parameters([&](auto& parameter) {
       using Gradient = typename decltype(parameter.gradient)::layout;
-      compare(parameter.name, parameter.value,
-              whole(View<const double, Gradient>(parameter.gradient)));
+      gradients.push_back(whole(View<const double, Gradient>(parameter.gradient)));
     });
+    if constexpr (Use::input_gradient) {
+      const Tensor<double, Invariant> dx = dx_;  // the next f() overwrites it, as all gradients
+      compare("input", batches_.back().x.view(), dx);
+    }
+    auto next = gradients.begin();
+    model_.visit_parameters([&](auto& p) { compare(p.name, p.value, *next++); });
     agree();
     return report_;
   }
@@ -134,15 +183,26 @@ class GradientChecker {
     return all;
   }
 
+  /// Runs the step, each time with the same masks. Buffers, which have no gradients, are the same
+  /// for each batch.
   double f() {
-    model_.discard_step();  // runs the same step again, so that dropout draws the same mask
-    const auto y = model_.forward(input_.view());
+    model_.discard_step();
     double sum = 0;
-    for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * r_[i];
+    for (Batch& batch : batches_) {
+      buffers_.put_back(model_);
+      const auto y = model_.forward(batch.x.view());
+      for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * batch.r[i];
+      if constexpr (Use::input_gradient) {
+        dx_ = whole(model_.backward(batch.r.view()));
+      } else {
+        model_.backward(batch.r.view());
+      }
+    }
     if constexpr (ShardedLayout<Out>) {
-      const View<double, Partial> number(&sum, Shape{}, y.place());
+      const Place place = place_of(model_.ranks());
+      const View<double, Partial> number(&sum, Shape{}, place);
       redistribute(model_.ranks(), model_.run().pool, View<const double, Partial>(number),
-                   View<double, Invariant>(&sum, Shape{}, y.place()));
+                   View<double, Invariant>(&sum, Shape{}, place));
     }
     return sum;
   }
@@ -182,9 +242,19 @@ class GradientChecker {
     report_.where = name + ", element " + std::to_string(i) + ": " + numbers;
   }
 
+  static Batch batch_of(C& ranks, const L& layer, const Shape& in) {
+    const Place place = place_of(ranks);
+    return {Tensor<double, In>(in, place), Tensor<double, Out>(layer.output_shape(in), place)};
+  }
+
+  RandomStream next_stream() { return RandomStream(seed_, data_ordinal, streams_++); }
+
   M model_;
-  Tensor<double, In> input_;
-  Tensor<double, Out> r_;
+  Seed seed_;
+  std::uint64_t streams_ = 0;
+  std::array<Batch, 2> batches_;
+  Tensor<double, Invariant> dx_;  ///< of the last one
+  KeptBuffers buffers_;
   RandomStream chosen_;
   std::size_t per_tensor_;
   GradientReport report_;
@@ -192,23 +262,26 @@ class GradientChecker {
 
 }  // namespace detail
 
-/// Compares backward with central differences of f = <layer(x), r>, an inner product on the
-/// *global* tensor, for random x and r in double. It checks the input and every parameter: all
-/// elements, or `per_tensor` of them if there are more. A composition may be the layer; dropout is
-/// checked in training, with one mask.
+/// Compares backward with central differences of f = Σ <layer(x), r> over the two batches of a
+/// step, inner products on the *global* tensor, for random x and r in double. It checks the input
+/// of the second batch and every parameter: all elements, or `per_tensor` of them if there are
+/// more. Parameters and buffers are not what they begin as, but differ from it by up to 1/2. A
+/// composition may be the layer; dropout is checked in training, with one mask for each batch.
 ///
 ///     const GradientReport report = check_gradients(ranks, MyLayer{}, shape);
 ///     if (!report.passed()) std::puts(report.where.c_str());
 ///
-/// `Offered` and `Wanted` are the layouts of x and the output; each is Invariant or Sharded. Near a
+/// `Offered` and `Wanted` are the layouts of x and the output; each is Invariant or Sharded. With
+/// `Train` for `Use` there is no gradient of the input, and parameters alone are checked. Near a
 /// kink, such as ReLU's at 0, differences are wrong within 1e-5 of it; then another seed passes.
 ///
 /// A collective: every rank of one axis calls it with equal arguments, and all get the same report;
 /// on a mesh these are `ranks.along(MeshAxis::tensor)`. It is for small layers: it stores whole
-/// tensors and runs two forwards for each element.
+/// tensors and runs four forwards and backwards for each element.
 /// sends    the collectives of the layer, forward and backward, and the sums of the report
 /// throws   as the layer
-template <Layout Offered = Invariant, Layout Wanted = Invariant, class L, Communicator C>
+template <Layout Offered = Invariant, Layout Wanted = Invariant, class Use = TrainWithInputGradient,
+          class L, Communicator C>
 GradientReport check_gradients(C& ranks, const L& layer, const Shape& in, Seed seed = Seed{1},
                                std::size_t per_tensor = 40) {
   static_assert(detail::must_be_one_axis<C>());
@@ -217,7 +290,8 @@ GradientReport check_gradients(C& ranks, const L& layer, const Shape& in, Seed s
        ShardedLayout<Offered>)&&(std::same_as<Wanted, Invariant> || ShardedLayout<Wanted>),
       "check_gradients sets and reads whole tensors or shards: Offered and Wanted must be "
       "Invariant or Sharded. What a layer takes inside is its own affair.");
-  return detail::GradientChecker<L, C, Ends<Offered, Wanted>>(ranks, layer, in, seed, per_tensor)
+  return detail::GradientChecker<L, C, Ends<Offered, Wanted>, Use>(ranks, layer, in, seed,
+                                                                   per_tensor)
       .run();
 }
 

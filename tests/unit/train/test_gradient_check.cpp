@@ -83,7 +83,7 @@ struct WrongShare : KeepsLayout {
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, DY dy, DX dx) const {
     const auto [gradient] = frame.gradients();
-    std::fill_n(gradient.data(), gradient.size(), 0.0);
+    if (frame.write() == Write::replace) std::fill_n(gradient.data(), gradient.size(), 0.0);
     for (std::size_t i = 0; i < dy.size(); ++i) {
       dx[i] = dy[i];
       gradient[i % gradient.size()] += dy[i] / dy.place().size;
@@ -118,7 +118,7 @@ struct ForgottenDebt : WrongShare {
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, DY dy, DX dx) const {
     const auto [gradient] = frame.gradients();
-    std::fill_n(gradient.data(), gradient.size(), 0.0);
+    if (frame.write() == Write::replace) std::fill_n(gradient.data(), gradient.size(), 0.0);
     for (std::size_t i = 0; i < dy.size(); ++i) {
       dx[i] = dy[i];
       gradient[i % gradient.size()] += dy[i];
