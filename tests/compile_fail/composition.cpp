@@ -28,6 +28,8 @@ using Threes = Graph<2, At<Three, 0>, At<Three, 1>, At<Sum, 2, 3>>;
 using Asked = Composition<At<Three, 0>, At<Sum, 1, 2>>;
 #elif CASE == 12  // expect: No part reads input UnreadInput of Inputs
 using Asked = Graph<2, At<Three, 0>, At<Relu, 2>>;
+#elif CASE == 18  // expect: No part reads input UnreadInput of Inputs
+using Asked = Graph<2, At<Three, 1>, At<Relu, 2>>;
 #elif CASE == 13  // expect: Part ReadOutput gives an output of the model, and another part reads it
 using Asked = Graph<1, Output<Three, 0>, Output<Relu, 1>>;
 #elif CASE == 14  // expect: L has several outputs, and stands within another composition

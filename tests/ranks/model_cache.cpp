@@ -420,10 +420,11 @@ TEST_CASE("attentions that a cache does not serve are told") {
                  {"each rank must have all tokens"});
   check_mentions(refused<AttentionForm{.window = 2}, Both<Sharded<Axis::sequence>>>(alone),
                  {"each rank must have all tokens"});
-  run_mesh({.data = 2}, [](MeshRanks<ThreadCommunicator>& ranks) {
-    check_mentions(refused<AttentionForm{}, Both<Invariant>>(ranks),
-                   {"on the mesh data=2 a rank has some of the tokens"});
-  });
+  for (const mesh& sizes : {mesh{.data = 2}, mesh{.replica = 2}, mesh{.context = 2}})
+    run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
+      check_mentions(refused<AttentionForm{}, Both<Invariant>>(ranks),
+                     {"on the mesh " + to_string(sizes) + " a rank has some of the tokens"});
+    });
 }
 
 TEST_CASE("a cache that one model does not use serves another one") {

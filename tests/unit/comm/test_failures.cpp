@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "shardwise/comm/single_rank.hpp"
@@ -229,24 +230,69 @@ TEST_CASE("a message that does not fit names both sides") {
 
 TEST_CASE("a rank sees its own mistakes before anybody waits") {
   run_ranks(2, [](ThreadCommunicator& c) {
-    std::vector<float> three(3), four(4), eight(8);
-    const Counts counts{3, 4};
-    const std::size_t rank = static_cast<std::size_t>(c.rank());
+    std::vector<float> three(3), four(4), eight(8), seven(7), other_seven(7);
+    const Counts counts{3, 4}, three_counts{3, 4, 1};
+    const int me = c.rank(), peer = 1 - me;
+    const std::size_t rank = static_cast<std::size_t>(me);
     std::vector<float> mine(counts[rank]);
-    CHECK_THROWS_AS(c.all_reduce<float>(three, four), shape_error);
-    CHECK_THROWS_AS(c.all_gather<float>(eight, three, counts), shape_error);
-    CHECK_THROWS_AS(c.all_gather<float>(mine, eight, counts), shape_error);
-    CHECK_THROWS_AS(c.all_gather<float>(mine, eight, Counts{3, 4, 1}), shape_error);
-    CHECK_THROWS_AS(c.reduce_scatter<float>(eight, mine, counts), shape_error);
-    CHECK_THROWS_AS(c.broadcast(std::span(three), 2), argument_error);
-    CHECK_THROWS_AS(c.broadcast(std::span(three), -1), argument_error);
-    CHECK_THROWS_AS(c.gather<float>(mine, eight, counts, c.rank()), shape_error);
-    CHECK_THROWS_AS(c.scatter<float>(eight, mine, counts, c.rank()), shape_error);
-    CHECK_THROWS_AS(c.all_to_all<float>(eight, counts, eight, counts), shape_error);
-    CHECK_THROWS_AS(c.send(std::span<const float>(three), c.rank()), argument_error);
-    CHECK_THROWS_AS(c.receive(std::span(three), 2), argument_error);
-    CHECK_THROWS_AS(c.all_reduce<float>(std::span(eight).first(4), std::span(eight).subspan(2, 4)),
-                    argument_error);
+    const auto front = [&](std::size_t n) { return std::span(eight).first(n); };
+    const std::pair<std::function<void()>, std::string> mistakes[] = {
+        {[&] { c.all_reduce<float>(three, four); },
+         "all_reduce: the output has 4 elements and must have 3"},
+        {[&] { c.all_reduce<float>(front(4), std::span(eight).subspan(2, 4)); },
+         "all_reduce: input and output overlap; use two buffers, or work exactly in place"},
+        {[&] { c.all_gather<float>(eight, seven, counts); },
+         "all_gather: the input has 8 elements and must have "},
+        {[&] { c.all_gather<float>(mine, eight, counts); },
+         "all_gather: the output has 8 elements and must have 7"},
+        {[&] { c.all_gather<float>(mine, eight, three_counts); },
+         "all_gather: 3 counts are given for 2 ranks"},
+        {[&] { c.reduce_scatter<float>(eight, mine, counts); },
+         "reduce_scatter: the input has 8 elements and must have 7"},
+        {[&] { c.reduce_scatter<float>(seven, eight, counts); },
+         "reduce_scatter: the output has 8 elements and must have "},
+        {[&] { c.reduce_scatter<float>(seven, mine, three_counts); },
+         "reduce_scatter: 3 counts are given for 2 ranks"},
+        {[&] { c.broadcast(std::span(three), 2); },
+         "broadcast: root 2 is no rank of this group; its ranks are 0 to 1"},
+        {[&] { c.broadcast(std::span(three), -1); }, "broadcast: root -1 is no rank of this group"},
+        {[&] { c.gather<float>(mine, seven, counts, 2); },
+         "gather: root 2 is no rank of this group"},
+        {[&] { c.gather<float>(eight, seven, counts, peer); },
+         "gather: the input has 8 elements and must have "},
+        {[&] { c.gather<float>(mine, eight, counts, me); },
+         "gather: the output has 8 elements and must have 7"},
+        {[&] { c.scatter<float>(seven, mine, counts, -1); },
+         "scatter: root -1 is no rank of this group"},
+        {[&] { c.scatter<float>(seven, eight, counts, peer); },
+         "scatter: the output has 8 elements and must have "},
+        {[&] { c.scatter<float>(seven, eight, counts, me); },
+         "scatter: the output has 8 elements and must have "},
+        {[&] { c.scatter<float>(seven, mine, three_counts, peer); },
+         "scatter: 3 counts are given for 2 ranks"},
+        {[&] { c.scatter<float>(eight, mine, counts, me); },
+         "scatter: the input has 8 elements and must have 7"},
+        {[&] { c.scatter<float>(seven, std::span(seven).first(mine.size()), counts, me); },
+         "scatter: input and output overlap; use two buffers"},
+        {[&] { c.all_to_all<float>(seven, three_counts, other_seven, counts); },
+         "all_to_all: 3 counts are given for 2 ranks"},
+        {[&] { c.all_to_all<float>(seven, counts, other_seven, three_counts); },
+         "all_to_all: 3 counts are given for 2 ranks"},
+        {[&] { c.all_to_all<float>(eight, counts, seven, counts); },
+         "all_to_all: the input has 8 elements and must have 7"},
+        {[&] { c.all_to_all<float>(seven, counts, eight, counts); },
+         "all_to_all: the output has 8 elements and must have 7"},
+        {[&] { c.all_to_all<float>(seven, counts, seven, counts); },
+         "all_to_all: input and output overlap; use two buffers"},
+        {[&] { c.send(std::span<const float>(three), me); },
+         " is the calling rank itself; messages go to other ranks"},
+        {[&] { c.send(std::span<const float>(three), 2); }, " 2 is no rank of this group"},
+        {[&] { c.receive(std::span(three), me); },
+         " is the calling rank itself; messages go to other ranks"},
+        {[&] { c.receive(std::span(three), 2); }, " 2 is no rank of this group"},
+    };
+    for (const auto& [mistake, sentence] : mistakes)
+      check_mentions(message_of(mistake), {sentence});
     c.barrier();
   });
   SingleRank single;

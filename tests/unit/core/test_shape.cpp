@@ -54,6 +54,27 @@ TEST_CASE("the innermost axis can be replaced") {
   CHECK(shape == Shape{{Axis::batch, 2}, {Axis::feature, 4}});
 }
 
+TEST_CASE("extents in a type admit shapes with these axes and sizes") {
+  using Rows = Extents<Dim{Axis::batch, dynamic}, Dim{Axis::feature, 4}>;
+  CHECK(Rows::admits({{Axis::batch, 2}, {Axis::feature, 4}}));
+  CHECK(Rows::admits({{Axis::batch, 9}, {Axis::feature, 4}}));
+  CHECK_FALSE(Rows::admits({{Axis::batch, 2}, {Axis::feature, 5}}));
+  CHECK_FALSE(Rows::admits({{Axis::batch, 2}, {Axis::feature, 2, 2}}));
+  CHECK_FALSE(Rows::admits({{Axis::sequence, 2}, {Axis::feature, 4}}));
+  CHECK_FALSE(Rows::admits({{Axis::batch, 2}, {Axis::channel, 4}}));
+  CHECK_FALSE(Rows::admits({{Axis::batch, 2}}));
+  CHECK_FALSE(Rows::admits({{Axis::batch, 2}, {Axis::feature, 4}, {Axis::height, 1}}));
+  CHECK_FALSE(Rows::admits(Shape{}));
+  CHECK(Extents<>::admits({{Axis::batch, 2}}));
+  CHECK(Extents<>::admits(Shape{}));
+  CHECK(Rows::pattern() == Shape{{Axis::batch, dynamic}, {Axis::feature, 4}});
+  CHECK_FALSE(Rows::is_static);
+  CHECK_FALSE(Extents<Dim{Axis::batch, 2}, Dim{Axis::feature, dynamic}>::is_static);
+  CHECK_FALSE(Extents<>::is_static);
+  CHECK(Extents<Dim{Axis::batch, 2}, Dim{Axis::feature, 4}>::is_static);
+  CHECK(Extents<Dim{Axis::batch, 2}>::is_static);
+}
+
 TEST_CASE("six axes fit and a seventh is refused") {
   Shape shape;
   for (std::size_t i = 0; i < Shape::max_rank; ++i) shape.append({Axis::batch, i});

@@ -51,6 +51,23 @@ Fields with_experts(const std::string& field, const std::string& value) {
 
 }  // namespace
 
+TEST_CASE("what a config does not say is a plain Llama") {
+  const LlamaConfig plain;
+  CHECK(plain.form == LlamaForm{.bias = false,
+                                .head_norms = false,
+                                .tied = false,
+                                .experts = false,
+                                .balanced = false,
+                                .window = 0});
+  for (const std::size_t size :
+       {plain.vocabulary, plain.features, plain.hidden, plain.experts, plain.chosen, plain.heads,
+        plain.groups, plain.head_size, plain.layers})
+    CHECK(size == 0);
+  CHECK(plain.balance == 0);
+  CHECK(plain.epsilon == 1e-5);
+  CHECK(!plain.fused);
+}
+
 TEST_CASE("sizes and forms are those of the file") {
   const LlamaConfig llama = read_llama({});
   CHECK(llama.vocabulary == 100);
