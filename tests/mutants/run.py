@@ -37,7 +37,8 @@ TABLE = FOLDER / "verdicts.tsv"
 MAIN = "tests/main.cpp"
 TREES = 2
 OPTIONS = [  # one program a source, and nothing precompiled that a planted bug changes
-    "-DCMAKE_CXX_FLAGS=-O0 -g0 -ferror-limit=0", "-DSHARDWISE_TEST_TIMEOUT=120",
+    "-DCMAKE_CXX_FLAGS=-O0 -g0 -ferror-limit=0 -fsanitize=unreachable -fsanitize-trap=unreachable",
+    "-DSHARDWISE_TEST_TIMEOUT=120",
     "-DSHARDWISE_TOGETHER=1", "-DSHARDWISE_UNITS_APART=ON", "-DSHARDWISE_PRECOMPILED=OFF"]
 
 sys.path.insert(0, str(FOLDER.parent))
@@ -192,15 +193,20 @@ def run_all(mutants, verdicts):
         raise Unusable("\n".join(map(str, problems)))
 
 
+def listed_tests():
+    """All tests, as a folder that builds the project itself lists them; a tree has the same ones."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    listed = WORK / "list"
+    select_tests.output_of("cmake", "--preset", "dev", "-B", listed, *OPTIONS)
+    return select_tests.tests_of(listed)
+
+
 def main():
     part = sys.argv[1] if len(sys.argv) > 1 else ""
     patches = sorted(patch for patch in FOLDER.glob("*.patch") if part in patch.stem)
     if not patches:
         sys.exit(f"mutants: no patch in tests/mutants has '{part}' in its name")
-    WORK.mkdir(parents=True, exist_ok=True)
-    listed = WORK / "list"
-    select_tests.output_of("cmake", "--preset", "dev", "-B", listed, *OPTIONS)
-    tests = select_tests.tests_of(listed)
+    tests = listed_tests()
     mutants = [read_mutant(patch, tests) for patch in patches]
     every = {patch.stem for patch in FOLDER.glob("*.patch")}
     verdicts = {name: row for name, row in read_verdicts().items() if name in every}

@@ -1,12 +1,18 @@
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <utility>
 
 #include "shardwise/core/fixed_list.hpp"
 #include "shardwise/core/growing_list.hpp"
+#include "support/skipped.hpp"
 
 using shardwise::detail::FixedList;
 using shardwise::detail::GrowingList;
@@ -51,6 +57,34 @@ TEST_CASE("copies of a growing list are apart, and a moved one gives its entries
   other = squares(0);
   CHECK(other.empty());
   CHECK(other.begin() == other.end());
+}
+
+TEST_CASE("sanitizers and the preset dev stop behind the last entry of a growing list") {
+#ifdef __clang__
+  constexpr bool is_checked = __has_feature(undefined_behavior_sanitizer);
+#else
+  constexpr bool is_checked = false;
+#endif
+  if (!is_checked) return testing::skip("no sanitizer looks for unreachable code");
+  GrowingList<int> list{1, 2};
+  list.add(3);  // with room for more
+  GrowingList<int> none;
+  const std::function<void()> wrong[] = {[&] { list[3] = 1; }, [&] { none.last() = 1; },
+                                         [&] { none.remove_last(); },
+                                         [&] { std::as_const(list)[list.size()]; }};
+  for (const auto& call : wrong) {
+    const pid_t child = fork();
+    if (child == 0) {
+      struct rlimit no_core {};
+      setrlimit(RLIMIT_CORE, &no_core);
+      std::signal(SIGILL, SIG_DFL);
+      call();
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK_FALSE((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  }
 }
 
 TEST_CASE("a growing list moves its entries when it grows") {
