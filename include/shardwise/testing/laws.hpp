@@ -12,7 +12,6 @@
 // The ranks only run redistributions and record their parts; the oracle checks them after all have
 // ended. All functions but `run_redistribution` take layouts as values, so that the code for every
 // pair stays small.
-// pair has to stay small.
 
 #include <cstddef>
 #include <cstdint>

@@ -138,7 +138,6 @@ class LayerRun {
       model_.backward(Tensor<double, dual_t<typename E::wanted>>(y.global(), y.place()).view());
     }
     tensors_ = before;  // so that the next call is given the same numbers
-    model_.settle_gradients();
     note_gradients("");
     return std::move(results_);
   }

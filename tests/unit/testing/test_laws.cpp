@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/comm/counting.hpp"
+#include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/testing/laws.hpp"
 #include "support/plain_communicator.hpp"
@@ -84,4 +86,59 @@ TEST_CASE("a sum that lacks a rank breaks the laws where something is summed, an
   const CheckReport gather =
       check([](auto& c) { return check_redistribution<Batch, Invariant, double>(c, shapes); });
   CHECK_MESSAGE(gather.passed(), gather.text());
+}
+
+TEST_CASE("each law is broken by a result that is wrong in one number") {
+  const Shape shape{{Axis::batch, 3}, {Axis::feature, 2}};
+  const auto right = [&] {
+    oracle::Trial trial = oracle::trial_of(
+        oracle::pair_of<Partial, Invariant, float, ThreadCommunicator>(), shape, 3);
+    trial.rx = oracle::lay_out(trial.to, shape, 3, trial.value);
+    trial.ry = oracle::lay_out(trial.dual_from, shape, 3, trial.gradient);
+    trial.x_after = trial.back = trial.x;
+    trial.in_place = trial.rx;
+    return trial;
+  };
+  CHECK(oracle::broken_laws(right()).empty());
+  using Laws = std::vector<std::string>;
+  const auto broken_by = [&](auto change) {
+    oracle::Trial trial = right();
+    change(trial);
+    return oracle::broken_laws(trial);
+  };
+  CHECK(broken_by([](auto& t) { t.rx[1][5] += 1, t.in_place[1][5] += 1; }) == Laws{"value"});
+  CHECK(broken_by([](auto& t) { t.x_after[2][0] += 1; }) == Laws{"input"});
+  CHECK(broken_by([](auto& t) { t.back[0][1] += 1; }) == Laws{"round trip"});
+  CHECK(broken_by([](auto& t) { t.has_reverse = false, t.back[0][1] += 1; }).empty());
+  CHECK(broken_by([](auto& t) { t.in_place[2][3] += 1; }) == Laws{"in place"});
+  CHECK(broken_by([](auto& t) { t.may_share_memory = false, t.in_place[2][3] += 1; }).empty());
+  CHECK(broken_by([](auto& t) { t.as_declared[1] = 0; }) == Laws{"calls"});
+  CHECK(broken_by([](auto& t) { t.ry[1].pop_back(); }).size() == 2);
+  const Laws sum = broken_by([](auto& t) { t.rx[0][0] += 1, t.in_place[0][0] += 1; });
+  REQUIRE(sum.size() == 2);
+  CHECK(sum[0].starts_with("adjoint: <R x, y> is "));
+  CHECK(sum[1] == "value");
+  const Laws adjoint = broken_by([](auto& t) { t.ry[0][0] += 1; });
+  REQUIRE(adjoint.size() == 2);
+  CHECK(adjoint[1] == "value of the adjoint");
+}
+
+TEST_CASE("a redistribution makes the one call that it declares") {
+  SingleRank alone;
+  CountingCommunicator<SingleRank> ranks(alone);
+  const auto sums = oracle::pair_of<Partial, Invariant, float, decltype(ranks)>();
+  const auto slices = oracle::pair_of<Invariant, Batch, float, decltype(ranks)>();
+  std::vector<float> six(6);
+  std::vector<double> doubles(6);
+  CHECK_FALSE(oracle::calls_as_declared(sums, ranks, 6));
+  CHECK(oracle::calls_as_declared(slices, ranks, 6));
+  ranks.all_reduce<float>(six, six);
+  CHECK(oracle::calls_as_declared(sums, ranks, 6));
+  CHECK_FALSE(oracle::calls_as_declared(sums, ranks, 7));
+  CHECK_FALSE(oracle::calls_as_declared(slices, ranks, 6));
+  ranks.all_reduce<float>(six, six);
+  CHECK_FALSE(oracle::calls_as_declared(sums, ranks, 6));
+  ranks.clear();
+  ranks.all_reduce<double>(doubles, doubles);
+  CHECK_FALSE(oracle::calls_as_declared(sums, ranks, 6));
 }

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -69,6 +70,20 @@ struct Squares {
   }
 };
 
+/// The same right ones; it notes the predictions that it is given.
+struct Noting : Squares<nothing> {
+  std::vector<double>* noted;
+
+  explicit Noting(std::vector<double>& notes) : noted(&notes) {}
+
+  template <class Frame, Real T, Layout L>
+  double operator()(Frame& frame, View<const T, L> prediction, View<const T, Invariant> target,
+                    View<accumulate_t<T>, dual_t<L>> gradient) const {
+    noted->assign(prediction.data(), prediction.data() + prediction.size());
+    return Squares<nothing>::operator()(frame, prediction, target, gradient);
+  }
+};
+
 /// Their exchange_shapes would never be asked.
 struct PlainShapes {
   template <Layout L>
@@ -111,6 +126,18 @@ TEST_CASE("a right loss passes in each of its layouts") {
   // Of each number of ranks differences, and of each layout calls, values and gradients of rank 0,
   // with the whole batch and with two.
   CHECK(report.checked > 5 * (15 + 3 * 5));
+}
+
+TEST_CASE("predictions are different numbers between those asked for") {
+  std::vector<double> noted;
+  const LossChecks checks{.ranks = {1}, .lowest = 2, .highest = 3, .two_batches = false};
+  CHECK(check_loss<Invariant>(Noting(noted), rows, target_of(rows), checks).checked == 15 + 17);
+  REQUIRE(noted.size() == 15);
+  std::sort(noted.begin(), noted.end());
+  CHECK(noted.front() >= 2);
+  CHECK(noted.back() < 3);
+  CHECK(noted.back() - noted.front() > 0.5);
+  CHECK(std::adjacent_find(noted.begin(), noted.end()) == noted.end());
 }
 
 TEST_CASE("a derivative that is not that of the term is found on one rank") {
@@ -156,6 +183,10 @@ TEST_CASE("a batch that counts like a whole step is found, unless only whole ste
                  {"Squares<5> on 1 rank(s), Invariant: the loss of two batches of a step is not "
                   "that of one rank alone, on random numbers: element 0 is ",
                   "the gradient of two batches of a step", "frame.divisor_of_step"});
+  const Shape one_axis{{Axis::batch, 5}}, one_sample{{Axis::batch, 1}, {Axis::feature, 3}};
+  CHECK(contains(check_loss<Batch>(Squares<batches>{}, one_axis, target_of(one_axis)).text(),
+                 "the loss of two batches of a step is not"));
+  CHECK(check_loss<Batch>(Squares<batches>{}, one_sample, target_of(one_sample)).passed());
   const LossChecks whole{.two_batches = false};
   CHECK(check_loss<Invariant>(Squares<batches>{}, rows, target_of(rows), whole).passed());
 }
