@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Makes small bugs in headers and tells which of them no test finds.
+
+usage: generate.py PATH [N]    PATH is a folder or header below include/shardwise, N the bugs for each
+                               header, 6 if it is left out
+
+A bug changes an operator, a 0 or 1, a condition, a `!`, `++` or `--`, swaps two arguments or leaves out a
+statement; never in comments, texts, assertions or what is thrown. A header has the same bugs in each run.
+
+Tests that include the header run first, one after another and small ones first, then some that include a
+header which includes it, until one finds the bug; eight at most, so look for more before you write one for a
+survivor. It may also be a change without an effect. What does not compile is left out. Prints each bug with
+what found it, and at the end for each folder how many survived.
+"""
+
+import random
+import re
+import sys
+
+import run
+import select_tests
+
+OPERATORS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&", "+": "-",
+             "-": "+", "*": "/", "/": "*", "%": "/", "+=": "-=", "-=": "+=", "*=": "/=", "|=": "&=", "<<": ">>"}
+RULES = [  # a pattern, and what takes the place of its first group
+    (r" ([<>=!&|+\-*/%]{1,2}) (?!=)", lambda found: OPERATORS.get(found)),
+    (r"(?<![\w.'])([01])(?![\w.'])", lambda found: "10"[int(found)]),
+    (r"(\+\+|--)", lambda found: "--" if found == "++" else "++"),
+    (r"(?<=[(\s])(!)(?=[\w(])", lambda found: ""),
+    (r"(?<=\w\()(\w[\w.]*, \w[\w.]*)(?=\))", lambda found: ", ".join(reversed(found.split(", ")))),
+    (r"^ +((?:[\w.:]|->|\[\w+\])+(?:\(.*\)| [+\-*/|&]?= .*|\+\+|--);)$", lambda found: ";"),
+    (r"^ +((?:\+\+|--)[\w.]+;)$", lambda found: ";"),
+]
+BLANK = [  # what bugs keep away from
+    r"//[^\n]*", r"/\*.*?\*/", r'"(?:\\.|[^"\\\n])*"', r"'(?:\\.|[^'\\\n])'", r"^ *#[^\n]*", r"\bthrow\b[^;]*;",
+    r"\b(?:static_assert|assert)\b[^;]*;", r"\boperator\S*", r"\b(?:template|using|friend)\b[^;{]*", r"= (?:0|default|delete);$"]
+DIRECT, BESIDE = 5, 3  # tests that include a header, and that include another one that does
+LIBRARY = run.ROOT / "include/shardwise"
+
+
+def code_of(text):
+    """The text with blanks of the same length for what is no code."""
+    return re.sub("|".join(BLANK), lambda found: re.sub(r"[^\n]", " ", found[0]), text,
+                  flags=re.MULTILINE | re.DOTALL)
+
+
+def conditions(code):
+    """Begin and end of each condition of an `if`."""
+    for found in re.finditer(r"\bif \(", code):
+        depth, end = 1, found.end()
+        while depth and end < len(code):
+            depth += {"(": 1, ")": -1}.get(code[end], 0)
+            end += 1
+        yield found.end(), end - 1
+
+
+def bugs_in(text):
+    """Begin, end and new text of every possible bug, in an order that depends on the text alone."""
+    code = code_of(text)
+    bugs = [(*found.span(1), made) for pattern, make in RULES for found in re.finditer(pattern, code, re.MULTILINE)
+            if (made := make(found[1])) is not None and not {text[found.start() - 1], text[found.end()]} & {'"'}]
+    for begin, end in conditions(code):
+        bugs += [(begin, end, f"({text[begin:end]}) || true"), (begin, end, f"({text[begin:end]}) && false")]
+    random.Random(len(bugs)).shuffle(bugs)
+    return bugs
+
+
+def tests_near(header, tests):
+    """Tests that include the header, then tests that include one that includes it; small ones first."""
+    def including(headers):
+        groups = {}
+        for test in tests:
+            own = frozenset(test.sources - {run.MAIN})
+            if any(headers & select_tests.includes(file) for file in own if file.startswith("tests/")):
+                groups.setdefault(own, []).append(test)
+        return sorted(groups.values(), key=lambda group: (len(select_tests.reached(group[0].sources)), group[0].name))
+
+    name = str(header.relative_to(run.ROOT))
+    beside = {str(file.relative_to(run.ROOT)) for file in LIBRARY.rglob("*.hpp")
+              if name in select_tests.includes(str(file.relative_to(run.ROOT)))}
+    direct = including({name})
+    return direct[:DIRECT] + [group for group in including(beside) if group not in direct][:BESIDE]
+
+
+class Planter:
+    def __init__(self):
+        self.tests = run.listed_tests()
+        self.tree = run.Tree("generated")
+        self.tree.configure()
+        self.green = {}
+
+    def is_green(self, group):
+        """Whether these tests pass without a bug."""
+        name = group[0].name
+        if name not in self.green:
+            self.green[name] = self.tree.verdict(group, run.WORK / "generated.log") == "survived"
+        return self.green[name]
+
+    def found_by(self, groups, file, buggy):
+        """The name of the first test that finds the bug; "" if none does, None if it does not compile."""
+        right = file.read_text()
+        for group in filter(self.is_green, groups):
+            file.write_text(buggy)
+            verdict = self.tree.verdict(group, run.WORK / "generated.log")
+            file.write_text(right)
+            if verdict != "survived":
+                return group[0].name if verdict == "killed" else None
+        return ""
+
+    def plant(self, header, count):
+        """Prints what became of `count` bugs in a header, and returns how many there were and survived."""
+        groups = tests_near(header, self.tests)
+        copy = self.tree.root / header.relative_to(run.ROOT)
+        text = copy.read_text()
+        planted = survived = 0
+        for begin, end, made in bugs_in(text)[:3 * count] if groups else []:
+            found = self.found_by(groups, copy, text[:begin] + made + text[end:])
+            if found is None:
+                continue
+            planted, survived = planted + 1, survived + (found == "")
+            place = f"{header.relative_to(LIBRARY)}:{text.count(chr(10), 0, begin) + 1}"
+            print(f"{found or 'SURVIVED':<40} {place}: {text[begin:end]!r} -> {made!r}", flush=True)
+            if planted == count:
+                break
+        return planted, survived
+
+
+def main():
+    if len(sys.argv) not in (2, 3) or not (LIBRARY / sys.argv[1]).exists():
+        sys.exit(__doc__)
+    path = LIBRARY / sys.argv[1]
+    planter = Planter()
+    counts = {}
+    for header in [path] if path.is_file() else sorted(path.rglob("*.hpp")):
+        result = planter.plant(header, int(sys.argv[2]) if len(sys.argv) > 2 else 6)
+        folder = counts.setdefault(header.parent.relative_to(LIBRARY), [0, 0, 0])
+        counts[header.parent.relative_to(LIBRARY)] = [sum(pair) for pair in zip(folder, (1, *result))]
+    for folder, (headers, planted, survived) in counts.items():
+        print(f"{folder}: {headers} headers, {planted} bugs, {survived} survived")
+
+
+if __name__ == "__main__":
+    main()
