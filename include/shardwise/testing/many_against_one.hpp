@@ -17,6 +17,7 @@
 
 #include "shardwise/comm/counting.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/core/sentence.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/testing/calls.hpp"
 #include "shardwise/testing/oracle.hpp"
@@ -142,11 +143,11 @@ class ManyAgainstOne {
       const double difference = std::abs(mine.values[i] - expected);
       if (difference <= bound * scale) continue;
       const auto [here, alone] = told_apart(mine.values[i], expected);
-      fail(mine.name + " is not that of one rank alone, on " +
-           (what == MadeOf::integers ? "integers" : "random numbers") + ": element " +
-           std::to_string(mine.elements[i]) + " is " + here + " on rank " +
-           std::to_string(ranks_.rank()) + ", and " + alone + " alone. " +
-           (difference <= rounding * scale ? advice_for_rounding : mine.advice));
+      fail(sentence({mine.name, " is not that of one rank alone, on ",
+                     what == MadeOf::integers ? "integers" : "random numbers", ": element ",
+                     mine.elements[i], " is ", here, " on rank ", ranks_.rank(), ", and ", alone,
+                     " alone. ",
+                     difference <= rounding * scale ? advice_for_rounding : mine.advice}));
       return;
     }
   }
