@@ -39,7 +39,8 @@ typename M::communicator& must_stay() {
 }  // namespace detail
 
 /// An architecture on one rank. Every rank of the communicator makes one, with equal arguments, and
-/// calls its members in the same order.
+/// calls its members in the same order. One thread uses a model at a time: a call that finds it in
+/// a call of another thread is an argument_error, and the other one goes on.
 ///
 /// `Architecture` is a layer or a composition, `Ctx` a Context, `GivenEnds` the layouts at the
 /// model's two ends, `Use` one of Train, TrainWithInputGradient and ForwardOnly.
@@ -170,6 +171,7 @@ class Model : public ModelBase<Ctx> {
   /// The same with segments of a tensor of another shape than the first input's.
   output_view forward(Flight flight, input_view x,
                       const SegmentsOf& segments) requires(Use::trains) {
+    const auto call = this->in_call();
     this->begin_batch(flight, detail::global_shapes(x)[0], segments);
     return forward_for(Pass::train, x);
   }
@@ -205,6 +207,7 @@ class Model : public ModelBase<Ctx> {
   }
   /// The same with segments of a tensor of another shape than the first input's.
   output_view evaluate(input_view x, const SegmentsOf& segments) {
+    const auto call = this->in_call();
     const auto here = detail::in_phase<Phase::evaluate>(run_);
     this->begin_batch(Flight{}, detail::global_shapes(x)[0], segments);
     return run_forward(Pass::evaluate, x);
@@ -222,6 +225,7 @@ class Model : public ModelBase<Ctx> {
   ///          see later ones
   output_view evaluate(input_view x, KeyValueCache& cache) { return evaluate(x, {}, cache); }
   output_view evaluate(input_view x, std::span<const Segment> segments, KeyValueCache& cache) {
+    const auto call = this->in_call();
     if constexpr (Base::is_on_mesh) detail::require_all_tokens(run_.all_ranks.sizes());
     const SegmentsOf given = this->placed([&] {
       return cache.begin(run_.pool, {segments, detail::global_shapes(x)[0]});
@@ -268,6 +272,7 @@ class Model : public ModelBase<Ctx> {
     static_assert(goes_backward<Architecture, Use, E>,
                   "nothing in this model has a gradient: it has no parameters, and its use does "
                   "not ask for the gradient of its input (TrainWithInputGradient does).");
+    const auto call = this->in_call();
     this->take_up_batch(flight, dy);
     const auto here = detail::in_phase<Phase::backward>(run_);
     this->begin_gradients(run_.leaves_parameters);
@@ -291,10 +296,12 @@ class Model : public ModelBase<Ctx> {
   ///          it in its flight, and for a forward in between in this flight
   auto backward_input(Flight flight,
                       output_gradient_view dy) requires(Use::trains&& Base::is_on_mesh) {
+    const auto call = this->in_call();
     const detail::SetMeanwhile later(run_.leaves_parameters, true);
     return backward(flight, dy);
   }
   void backward_parameters(Flight flight) requires(Use::trains&& Base::is_on_mesh) {
+    const auto call = this->in_call();
     this->take_up_parameters(flight);
     const auto here = detail::in_phase<Phase::backward>(run_);
     this->begin_gradients(true);
@@ -311,6 +318,7 @@ class Model : public ModelBase<Ctx> {
   /// collective: ranks add the losses of their slices.
   /// sends    nothing; on a mesh a number along each axis that cuts samples
   double layer_losses() requires(Use::trains) {
+    const auto call = this->in_call();
     return detail::sum_over_samples(
         run_, [] { return std::string("losses of layers"); }, run_.layer_losses);
   }
@@ -319,6 +327,7 @@ class Model : public ModelBase<Ctx> {
   /// second call does nothing. backward is allowed again only after `next_step` or `discard_step`.
   /// sends    `plan().settle`
   void settle_gradients() requires(Use::trains) {
+    const auto call = this->in_call();
     detail::settle(detail::runs_of(*this));
     run_.parameters.collect(run_.backend);
   }
@@ -335,6 +344,7 @@ class Model : public ModelBase<Ctx> {
   /// The same with the numbers and sequences of the last batch in this flight.
   /// throws   argument_error for a flight that is not reserved
   [[gnu::cold]] void find_non_finite(Flight flight, input_view x) requires(Use::trains) {
+    const auto call = this->in_call();
     detail::FlightState& batch = this->at(flight);
     const detail::BatchPlace place = batch.place;
     this->discard_step();
@@ -358,6 +368,7 @@ class Model : public ModelBase<Ctx> {
   /// Call it again after each backward: if the dtypes differ, an old span may hold the gradients of
   /// an earlier batch.
   std::span<gradient_dtype> gradients() requires(Use::trains) {
+    const auto call = this->in_call();
     run_.parameters.collect(run_.backend);
     return run_.parameters.gradients();
   }
@@ -375,6 +386,7 @@ class Model : public ModelBase<Ctx> {
   ///          and one of the gradient, in training, with a Keep that cuts gradients
   template <class F>
   void visit_parameters(F&& f) {
+    const auto call = this->in_call();
     parameters_.visit(ParameterTypes{}, f);
   }
 
@@ -384,6 +396,7 @@ class Model : public ModelBase<Ctx> {
   /// writes these only.
   template <class F>
   void visit_stored(F&& f) {
+    const auto call = this->in_call();
     parameters_.visit(ParameterTypes{}, f, detail::Shown::as_stored);
   }
 
@@ -392,6 +405,7 @@ class Model : public ModelBase<Ctx> {
   /// them.
   template <class F>
   void visit_buffers(F&& f) {
+    const auto call = this->in_call();
     bound_.visit_buffers("", [&](auto buffer) { f(buffer); });
   }
 
@@ -401,12 +415,14 @@ class Model : public ModelBase<Ctx> {
   ///          one
   /// throws   argument_error for an unknown name, with the known ones
   Tensor<parameter_dtype, Invariant> gather(const std::string& name) {
+    const auto call = this->in_call();
     return parameters_.template gather<parameter_dtype>(name, detail::ValueOf{}, ParameterTypes{});
   }
 
   /// The whole gradient of parameter `name`, on every rank, after it is settled. A collective.
   /// sends, throws    as `gather`
   Tensor<gradient_dtype, Invariant> gather_gradient(const std::string& name) requires(Use::trains) {
+    const auto call = this->in_call();
     return parameters_.template gather<gradient_dtype>(name, detail::GradientOf{},
                                                        ParameterTypes{});
   }
@@ -415,6 +431,7 @@ class Model : public ModelBase<Ctx> {
   /// sends    nothing
   /// throws   argument_error for an unknown name, shape_error for another shape
   void set(const std::string& name, View<const parameter_dtype, Invariant> whole) {
+    const auto call = this->in_call();
     parameters_.set(name, this->to_device(whole).view(), ParameterTypes{});
     this->values_changed();
   }

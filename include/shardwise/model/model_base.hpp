@@ -97,6 +97,7 @@ class ModelBase {
   /// Ends a step: gradients start anew, and random numbers are those of the next step. A program
   /// without `Step` calls this after it has changed `values()`.
   void next_step() {
+    const auto call = in_call();
     discard_step();
     run_.begin_step(run_.step + 1);
     ++run_.version;
@@ -105,6 +106,7 @@ class ModelBase {
   /// Discards what forward saved and all gradients. Parameters and the step number stay, so the
   /// step can run again.
   [[gnu::noinline]] void discard_step() {
+    const auto call = in_call();
     flights_.forget();
     next_ = {};
     run_.forget_step();
@@ -124,6 +126,7 @@ class ModelBase {
   Value<std::remove_const_t<T>, L> to_device(View<T, L> view) {
     using Numbers = Value<std::remove_const_t<T>, L>;
     if constexpr (DeviceBackend<backend_type>) {
+      const auto call = in_call();
       Numbers there(run_.pool, view.global(), view.place());
       detail::to_device(run_.backend, view.data(), view.size(), there.writable().data());
       return there;
@@ -164,7 +167,10 @@ class ModelBase {
   ///@{
   /// Number of the training step, from 1 on. To set it restores the random numbers of that step.
   std::uint64_t step() const { return run_.step; }
-  void set_step(std::uint64_t step) { run_.begin_step(step); }
+  void set_step(std::uint64_t step) {
+    const auto call = in_call();
+    run_.begin_step(step);
+  }
   ///@}
 
  protected:
@@ -205,6 +211,12 @@ class ModelBase {
       add_to(e);
       throw;
     }
+  }
+
+  /// While the result lives, this thread is in a call of the model.
+  /// throws   argument_error if another one is
+  detail::OneThread::Call in_call() {
+    return placed([&] { return detail::OneThread::Call(run_.one_thread); });
   }
 
   /// Allocates the parameters that layers have reserved, and sets their initial values.

@@ -27,6 +27,7 @@
 #include "shardwise/model/meanwhile.hpp"
 #include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/observer.hpp"
+#include "shardwise/model/one_thread.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/sending.hpp"
 #include "shardwise/model/shared_parameters.hpp"
@@ -72,6 +73,7 @@ struct Run {
   typename Context::communicator* all_stages = nullptr;
   detail::ranks_of_layers_t<typename Context::communicator>* sharing_stages = nullptr;
   ///@}
+  detail::OneThread one_thread{};         ///< that is in a call of the model
   StageOfPipeline stage{};                ///< which of the stages it is
   Pool pool{detail::memory_of(backend)};  ///< for memory that is reused in later calls
   ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
@@ -196,17 +198,20 @@ Shape of_whole_batch([[maybe_unused]] const Run<Context>& run, const Shape& shap
   }
 }
 
-/// While it lives, the rank is in a phase of the model: the observer sees it, and calls have its
-/// mark. When gradients are settled, ranks that have other samples call each other.
+/// While it lives, the rank is in a call of the model, in one of its phases: the observer sees it,
+/// and calls have its mark. When gradients are settled, ranks that have other samples call each
+/// other.
 template <Phase P, class Context>
 class InPhase {
  public:
   explicit InPhase(Run<Context>& run)
-      : marked_(static_cast<std::uint32_t>(run.step), run.batch, P,
+      : call_(run.one_thread),
+        marked_(static_cast<std::uint32_t>(run.step), run.batch, P,
                 P < Phase::settle ? run.given : run.given_to_all),
         seen_(run.observer, work_of<P>()) {}
 
  private:
+  OneThread::Call call_;
   MarkedPhase marked_;
   [[no_unique_address]] Observation<typename Context::observer> seen_;
 };

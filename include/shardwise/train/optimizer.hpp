@@ -139,6 +139,7 @@ class Optimizer {
   }
   template <class Run>
   void update_values(Run&& run) {
+    const detail::OneThread::Call call(model_->run().one_thread);
     auto& memory = model_->run().parameters;
     apply(0, memory.collected(), memory.gradients().data(), run);
     if constexpr (Memory::collects)

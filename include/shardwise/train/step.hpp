@@ -195,8 +195,8 @@ double loss_and_gradients(M& model, typename M::input_view x, const Target& targ
 /// A step that does not end by `finish` is discarded, also after an error: parameters, optimizer
 /// and the step number are as before it. A model has one Step at a time. Between batches a program
 /// may evaluate the model and read its gradients; the model's `next_step` and `discard_step` end
-/// the Step. Optimizer and model must outlive it. Every rank makes it and calls its members, in the
-/// same order.
+/// the Step. Optimizer and model must outlive it. While it lives, its thread is in a call of the
+/// model. Every rank makes it and calls its members, in the same order.
 template <class M, class Rule>
 class Step {
  public:
@@ -205,7 +205,11 @@ class Step {
   /// throws   argument_error while another step of the model is under way, or a batch in another
   ///          flight than flight 0
   Step(Optimizer<Rule, M>& optimizer, std::size_t samples, const StepOptions& options = {})
-      : optimizer_(optimizer), samples_(samples), options_(options), under_way_{options.scale()} {
+      : call_(optimizer.model().run().one_thread),
+        optimizer_(optimizer),
+        samples_(samples),
+        options_(options),
+        under_way_{options.scale()} {
     detail::require_between_steps(optimizer.model(), "Step");
     detail::require_own_sums(optimizer.model(), options);
     optimizer.model().run().under_way = &under_way_;
@@ -289,6 +293,8 @@ class Step {
   ///@}
 
  private:
+  detail::OneThread::Call call_;  // so that no other thread runs the model in between
+
   bool is_under_way() const { return optimizer_.model().run().under_way == &under_way_; }
 
   M& open_model(const char* who) const {
