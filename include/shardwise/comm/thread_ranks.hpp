@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -53,9 +54,13 @@ class Failure {
     if (exception_) std::rethrow_exception(exception_);
   }
 
+  /// The ranks whose exception is not caused by that of another one.
+  int causes() const { return causes_; }
+
  private:
   void keep(bool consequence) noexcept {
     std::unique_lock lock(mutex_);
+    if (!consequence) ++causes_;
     if (exception_ && (consequence || !consequence_)) return;
     exception_ = std::current_exception();
     consequence_ = consequence;
@@ -64,6 +69,7 @@ class Failure {
   std::mutex mutex_;
   std::exception_ptr exception_;
   bool consequence_ = false;
+  int causes_ = 0;
 };
 
 /// The group of all ranks. Each pair of ranks has a mailbox in each direction.
@@ -74,8 +80,8 @@ inline std::shared_ptr<ThreadGroup> make_group(int ranks, Patience::Duration tim
                                        std::move(all));
 }
 
-[[noreturn]] inline void fail_without_memory(int ranks) {
-  throw memory_error({"run_ranks: no memory for the buffers of ", ranks, " ranks; run fewer"});
+[[noreturn]] inline void fail_without_memory(const char* who, int ranks) {
+  throw memory_error({who, ": no memory for the buffers of ", ranks, " ranks; run fewer"});
 }
 
 /// A caller's function without its type, so that the code below is compiled once for all types.
@@ -84,25 +90,35 @@ struct RankProgram {
   void (*call)(void* function, ThreadCommunicator&);
 };
 
-/// What the threads of one run_ranks share.
+/// One program that all ranks of a group run.
 struct RankRun {
-  std::shared_ptr<ThreadGroup> group;
+  ThreadWorld& world;
   RankProgram program;
+  /// What the others learn of a rank that throws.
+  void (ThreadWorld::*tell)(int, const char*) noexcept = &ThreadWorld::abort;
   Failure failure{};
 
   /// On the thread of this rank.
-  void run(int rank) noexcept {
+  void run(ThreadCommunicator& communicator) noexcept {
+    const int rank = communicator.rank();
+    std::optional<std::string> why;  // told when this thread no longer holds the exception
     try {
-      ThreadCommunicator communicator(group, rank);
       program.call(program.function, communicator);
-      group->world()->leave(rank);
     } catch (...) {
-      const std::string why = reason();
+      why = reason();
       failure.record(rank);
-      group->world()->abort(rank, why.c_str());
     }
+    why ? (world.*tell)(rank, why->c_str()) : world.leave(rank);
   }
 };
+
+/// A caller's function as such a program; it must outlive it.
+template <class F>
+RankProgram program_of(F& f) {
+  return {&f, [](void* function, ThreadCommunicator& communicator) {
+            (*static_cast<F*>(function))(communicator);
+          }};
+}
 
 /// Threads of which either all begin or none. The destructor joins them.
 class RankThreads {
@@ -116,14 +132,15 @@ class RankThreads {
       if (thread.joinable()) thread.join();
   }
 
-  /// Calls run.run(rank) on each.
-  void start(RankRun& run) {
+  /// Calls run(rank) on each; `run` must outlive them.
+  template <class Run>
+  void start(Run& run) {
     const int ranks = static_cast<int>(threads_.size());
     for (int rank = 0; rank < ranks; ++rank) {
       try {
         threads_[static_cast<std::size_t>(rank)] = std::thread([this, &run, rank] {
           state_.wait(State::undecided);
-          if (state_.load() == State::running) run.run(rank);
+          if (state_.load() == State::running) run(rank);
         });
       } catch (const std::exception& e) {
         throw rank_error(rank, std::current_exception(),
@@ -147,20 +164,29 @@ class RankThreads {
   FixedList<std::thread> threads_;
 };
 
-inline void run_rank_threads(int ranks, RankProgram program, ThreadOptions options) try {
+inline void require_ranks(const char* who, int ranks) {
   if (ranks < 1)
-    throw argument_error({"run_ranks: ", ranks, " ranks were asked for; at least one is needed"});
-  RankRun run{make_group(ranks, options.timeout), program};
+    throw argument_error({who, ": ", ranks, " ranks were asked for; at least one is needed"});
+}
+
+inline void run_rank_threads(int ranks, RankProgram program, ThreadOptions options) try {
+  require_ranks("run_ranks", ranks);
+  const std::shared_ptr<ThreadGroup> group = make_group(ranks, options.timeout);
+  RankRun run{*group->world(), program};
+  const auto run_rank = [&](int rank) {
+    ThreadCommunicator communicator(group, rank);
+    run.run(communicator);
+  };
   {
     RankThreads threads(ranks);
-    threads.start(run);
-    run.group->world()->wait_for_end();
+    threads.start(run_rank);
+    group->world()->wait_for_end();
   }
   run.failure.rethrow();
 } catch (const std::bad_alloc&) {
-  fail_without_memory(ranks);
+  fail_without_memory("run_ranks", ranks);
 } catch (const std::length_error&) {
-  fail_without_memory(ranks);
+  fail_without_memory("run_ranks", ranks);
 }
 
 }  // namespace detail
@@ -183,10 +209,7 @@ inline void run_rank_threads(int ranks, RankProgram program, ThreadOptions optio
 template <class F>
 void run_ranks(int ranks, F f, ThreadOptions options = {}) {
   static_assert(detail::must_take_rank<F, ThreadCommunicator>());
-  const auto call = [](void* function, ThreadCommunicator& communicator) {
-    (*static_cast<F*>(function))(communicator);
-  };
-  detail::run_rank_threads(ranks, {&f, call}, options);
+  detail::run_rank_threads(ranks, detail::program_of(f), options);
 }
 
 }  // namespace shardwise

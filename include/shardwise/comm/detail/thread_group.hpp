@@ -139,6 +139,7 @@ class ThreadGroup {
   void send(int rank, const Call& call, std::span<const std::byte> bytes) {
     Mailbox& box = mailbox(rank, call.root);
     if (world_->aborted()) world_->fail(message_wait(call, box, 0));
+    world_->note_sent();
     box.put(call, bytes);
     world_->wake();
   }

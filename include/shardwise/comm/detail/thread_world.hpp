@@ -136,18 +136,44 @@ class ThreadWorld {
     }));
   }
 
+  /// A rank has thrown in a call of a RankGroup: only the waits of ranks that need it fail.
+  void drop_out(int rank, const char* reason) noexcept {
+    std::unique_lock lock(mutex_);
+    mark_gone(rank, "threw: ", reason);
+    if (!reason_.empty()) return;
+    reason_ = text_or_empty([&] {
+      return sentence({"rank ", rank, " ", ranks_[static_cast<std::size_t>(rank)].how});
+    });
+  }
+
+  /// All ranks, which have ended, begin again.
+  void come_back() noexcept {
+    std::unique_lock lock(mutex_);
+    for (Rank& rank : ranks_) rank.gone = false;
+    reason_.clear();
+    has_sent_.store(false, std::memory_order_relaxed);
+  }
+
+  ///@{
+  /// Whether a rank has sent a message since all came back.
+  bool has_sent() const { return has_sent_.load(std::memory_order_relaxed); }
+  void note_sent() {
+    if (!has_sent()) has_sent_.store(true, std::memory_order_relaxed);
+  }
+  ///@}
+
   /// Throws the reason why a wait failed, or why a call cannot begin.
   [[noreturn]] void fail(const Wait& wait) {
     std::unique_lock lock(mutex_);
     throw_failure(wait);
   }
 
-  /// For the thread that started the ranks: returns when all have ended. When calls may no longer
-  /// begin, ranks that do not come back have as long as the time-out. A thread cannot be ended, so
-  /// after that the process ends, with `lost_rank_exit_code`.
+  /// For the thread that started the ranks: returns when all have ended. After a rank has thrown,
+  /// or when calls may no longer begin, ranks that do not come back have as long as the time-out. A
+  /// thread cannot be ended, so after that the process ends, with `lost_rank_exit_code`.
   void wait_for_end() {
     std::unique_lock lock(mutex_);
-    while (!all_gone() && !aborted()) ended_.wait(lock);
+    while (!all_gone() && !aborted() && reason_.empty()) ended_.wait(lock);
     Patience patience(timeout_, Patience::Clock::now());
     while (!all_gone()) {
       ended_.wait_for(lock, Patience::slice);
@@ -328,11 +354,12 @@ class ThreadWorld {
 
   alignas(64) std::atomic<int> sleepers_{0};
   std::atomic<bool> aborted_{false};
+  std::atomic<bool> has_sent_{false};
   alignas(64) std::mutex mutex_;
   Patience::Duration timeout_;
   std::condition_variable ended_;  // a rank has ended, or calls may no longer begin
   FixedList<Rank> ranks_;
-  std::string reason_;
+  std::string reason_;  // why ranks end, if not at their end
   bool deadlock_ = false;
   bool oversubscribed_;
 };
