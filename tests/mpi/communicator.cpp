@@ -10,13 +10,16 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <span>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
 #include "shardwise/comm/describe_mesh.hpp"
 #include "shardwise/comm/mpi_mesh.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/comm/timeout.hpp"
 #include "support/count_allocations.hpp"
 #include "support/mpi_ranks.hpp"
 
@@ -186,6 +189,41 @@ TEST_CASE("a sum goes on while its rank waits in another group") {
   sum.finish();
   CHECK(data.front() == ranks.size());
   CHECK(data.back() == ranks.size());
+}
+
+TEST_CASE("who waits patiently has no time-out") {
+  if (World::get().lacks(2)) return;
+  for (const CheckLevel checks : {CheckLevel::communicating, CheckLevel::off}) {
+    MpiCommunicator ranks(MPI_COMM_WORLD,
+                          {.checks = checks, .timeout = std::chrono::milliseconds(20)});
+    std::array<int, 1> prompt{};
+    if (ranks.rank() == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      prompt[0] = 7;
+    }
+    patiently([&] { ranks.broadcast<int>(prompt, 0); });
+    CHECK(prompt[0] == 7);
+    if (ranks.rank() == 0) ranks.send<int>(prompt, 1);
+    if (ranks.rank() == 1) patiently([&] { ranks.receive<int>(prompt, 0); });
+    patiently([&] { ranks.barrier(); });
+  }
+}
+
+TEST_CASE("who waits patiently leaves the core to others: it looks once in a millisecond") {
+  using namespace std::chrono_literals;
+  using Clock = std::chrono::steady_clock;
+  int looks = 0;
+  const auto end = Clock::now() + 200ms;
+  const auto has_ended = [&] {
+    ++looks;
+    return Clock::now() >= end;
+  };
+  const detail::mpi::MessageWait wait{.timeout = 1ms};
+  patiently([&] {
+    detail::mpi::poll_until(
+        has_ended, [] { return std::vector<int>{0}; }, wait);
+  });
+  CHECK(looks <= 1000 + 200 + 2);  // fewer if the machine is busy
 }
 
 TEST_CASE("MPI that runs already is used and not ended") {

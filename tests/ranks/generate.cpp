@@ -10,11 +10,13 @@
 #include <cstdint>
 #include <limits>
 #include <new>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/comm/timeout.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/layers/class_token.hpp"
 #include "shardwise/layers/embedding.hpp"
@@ -29,6 +31,35 @@ using testing::check_mentions;
 using testing::message_of;
 
 namespace {
+
+// begin: serve
+/// Continues prompts by `count` tokens each until there is an empty one. On rank 0 `next()` returns
+/// a prompt, which may take hours, and `answer(tokens)` gets the text.
+template <class M, class Next, class Answer>
+void serve(M& model, std::size_t count, Next next, Answer answer) {
+  auto& ranks = model.ranks();
+  Generator generator(model, {.sequences = 1, .tokens = 64});
+  for (Tokens text;;) {
+    std::int64_t size = 0;
+    if (ranks.rank() == 0) {
+      text = next();
+      size = static_cast<std::int64_t>(text.size());
+    }
+    patiently([&] { ranks.broadcast(std::span(&size, 1), 0); });
+    if (size == 0) return;
+    text.resize(static_cast<std::size_t>(size));
+    ranks.broadcast(std::span(text), 0);
+    try {
+      const std::size_t number = generator.add(text);
+      for (std::size_t i = 0; i < count; ++i) text.push_back(generator.step()[0].id);
+      generator.end(number);
+    } catch (const argument_error&) {
+      text.clear();  // a prompt that the generator refuses, on every rank
+    }
+    if (ranks.rank() == 0) answer(text);
+  }
+}
+// end: serve
 
 constexpr Sampling greedy{};
 constexpr Sampling drawn{.temperature = 1.5, .top_k = 12, .top_p = 0.95, .seed = Seed{8}};
@@ -205,6 +236,26 @@ TEST_CASE("a model of the last logits writes the same") {
       const Texts of = write(model, drawn, 4);
       for (std::size_t i = 0; i < 3; ++i) CHECK(of.texts[i] == texts[i]);
     });
+  }
+}
+
+TEST_CASE("a server answers prompts until there is none, and passes over one that is too long") {
+  for (const int ranks : {1, 2, 3}) {
+    CAPTURE(ranks);
+    const std::vector<Tokens> asked{prompt(5), prompt(80), prompt(3, 4), {}};
+    std::vector<Tokens> answers;
+    const auto body = [&](ThreadCommunicator& group) {
+      Writer<double, 0, Reference, ThreadCommunicator> model(group);
+      std::size_t at = 0;
+      serve(
+          model, 6, [&] { return asked[at++]; },
+          [&](const Tokens& text) { answers.push_back(text); });
+    };
+    run_ranks(ranks, body);
+    REQUIRE(answers.size() == 3);
+    CHECK(answers[0] == expected<double, 0>(prompt(5), 0, 6, greedy));
+    CHECK(answers[1].empty());
+    CHECK(answers[2] == expected<double, 0>(prompt(3, 4), 1, 6, greedy));
   }
 }
 

@@ -1,11 +1,12 @@
 #pragma once
-// How long a rank waits for others before it gives up.
+// How long a rank waits for others before it gives up, and waits that have no end.
 
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "shardwise/core/error.hpp"
 
@@ -24,6 +25,29 @@ inline std::chrono::milliseconds default_timeout() {
     throw argument_error({"SHARDWISE_TIMEOUT is '", text,
                           "'; it must be a whole number of seconds, or 0 to wait without end"});
   return std::chrono::seconds(seconds);
+}
+
+namespace detail {
+
+/// Whether waits of this thread for other ranks have no end.
+inline constinit thread_local bool is_patient = false;
+
+}  // namespace detail
+
+/// Calls f(), and returns what it returns. In the calls that f makes of thread ranks and of
+/// processes of MPI, this rank waits as long as it takes, for a prompt or a job that may come
+/// tomorrow: no time-out ends the wait, no line says that it is long, and it leaves the core to
+/// others. A process then looks for messages a thousand times a second, so the first call ends up
+/// to a millisecond or two later. Errors of other ranks end the wait as always. Each rank that is
+/// to wait so calls it; calls over NCCL keep their time-out.
+template <class F>
+decltype(auto) patiently(F&& f) {
+  struct Meanwhile {
+    bool before = std::exchange(detail::is_patient, true);
+    ~Meanwhile() { detail::is_patient = before; }
+  };
+  [[maybe_unused]] const Meanwhile here;
+  return std::forward<F>(f)();
 }
 
 }  // namespace shardwise

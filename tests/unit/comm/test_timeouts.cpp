@@ -139,6 +139,31 @@ TEST_CASE("a process whose rank never comes back ends, and says which rank that 
        "thread cannot be ended, so the process ends with exit code 70"});
 }
 
+TEST_CASE("ranks that wait patiently have no time-out") {
+  const auto body = [](ThreadCommunicator& c) {
+    if (c.rank() == 0) std::this_thread::sleep_for(100ms);  // a hundred time-outs
+    patiently([&] { c.barrier(); });
+  };
+  run_ranks(3, body, {.timeout = 1ms});
+}
+
+TEST_CASE("ranks that wait patiently are told when another one ends") {
+  const auto body = [](ThreadCommunicator& c) {
+    if (c.rank() == 0) throw std::runtime_error("the disk is full");
+    check_mentions(message_of<peer_error>([&] { patiently([&] { c.barrier(); }); }),
+                   {"rank 0 threw: the disk is full"});
+  };
+  CHECK_THROWS_AS(run_ranks(3, body), rank_error);
+}
+
+TEST_CASE("ranks that wait patiently for each other are told that no rank can go on") {
+  const auto body = [](ThreadCommunicator& c) {
+    std::array<int, 1> number{};
+    patiently([&] { c.receive<int>(number, 1 - c.rank()); });
+  };
+  CHECK_THROWS_AS(run_ranks(2, body), collective_error);
+}
+
 TEST_CASE("SHARDWISE_TIMEOUT is the time-out of ranks that name none") {
   constexpr const char* name = "SHARDWISE_TIMEOUT";
   const char* const given = std::getenv(name);

@@ -10,6 +10,7 @@
 
 #include "shardwise/comm/detail/patience.hpp"
 #include "shardwise/comm/detail/thread_world.hpp"
+#include "shardwise/comm/timeout.hpp"
 
 using namespace shardwise::detail;
 
@@ -90,6 +91,22 @@ TEST_CASE("patience ends after its time, and says so once before") {
   Patience without_end(0s, start);
   for (int poll = 1; poll <= 100000; ++poll)  // almost three hours
     CHECK(without_end.poll(start + poll * 100ms) == (poll == 600 ? Event::warning : Event::none));
+}
+
+TEST_CASE("who waits patiently has no end and no warning, and only that long") {
+  using namespace std::chrono_literals;
+  const Patience::Clock::time_point start{};
+  Patience patience(1s, start);
+  const int result = shardwise::patiently([&] {
+    shardwise::patiently([] {});
+    for (int poll = 1; poll <= 1000; ++poll)
+      CHECK(patience.poll(start + poll * 100ms) == Patience::Event::none);
+    return 5;
+  });
+  CHECK(result == 5);
+  CHECK_THROWS_AS(shardwise::patiently([] { throw 1; }), int);
+  for (int poll = 1001; poll < 1010; ++poll) patience.poll(start + poll * 100ms);
+  CHECK(patience.poll(start + 1010 * 100ms) == Patience::Event::timeout);
 }
 
 TEST_CASE("a program that is stopped for an hour and continued has waited a moment only") {

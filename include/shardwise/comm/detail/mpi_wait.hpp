@@ -3,6 +3,7 @@
 // gives up after the time-out.
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <span>
@@ -12,6 +13,7 @@
 
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/patience.hpp"
+#include "shardwise/comm/timeout.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/sentence.hpp"
 
@@ -74,7 +76,10 @@ void poll_until(Done done, Missing missing, const MessageWait& wait) {
   Patience patience(wait.timeout, Patience::Clock::now());
   while (!done()) {
     InBackground::help_all();
-    std::this_thread::yield();
+    if (is_patient)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    else
+      std::this_thread::yield();
     const Patience::Event event = patience.poll(Patience::Clock::now());
     if (event == Patience::Event::none) continue;
     const std::vector<int> ranks = missing();

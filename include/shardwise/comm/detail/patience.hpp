@@ -10,12 +10,13 @@
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/ranks_text.hpp"
+#include "shardwise/comm/timeout.hpp"
 #include "shardwise/core/sentence.hpp"
 
 namespace shardwise::detail {
 
-/// The time that a wait has lasted, counted in polls. Between two polls at most `slice` counts, so
-/// a program that was stopped and continued has not waited meanwhile.
+/// The time that a wait of this thread has lasted, counted in polls. Between two polls at most
+/// `slice` counts, so a program that was stopped and continued has not waited meanwhile.
 class Patience {
  public:
   using Clock = std::chrono::steady_clock;
@@ -29,10 +30,11 @@ class Patience {
 
   static constexpr Duration slice{100};
 
-  /// The wait begins now. It has no end if `timeout` is 0.
+  /// The wait begins now. It has no end if `timeout` is 0; nor in `patiently`, without a warning.
   Patience(Duration timeout, Clock::time_point now) : timeout_(timeout), last_(now) {}
 
   Event poll(Clock::time_point now) {
+    if (is_patient) return Event::none;
     waited_ += std::min<Clock::duration>(now - last_, slice);
     last_ = now;
     // In milliseconds: a long time-out has no number of nanoseconds.
