@@ -100,6 +100,11 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
   /// The rank, of those that run_ranks started, of rank `rank` of this group.
   int world_rank(int rank) const { return group_->world_rank(rank); }
 
+  /// Whether both are of one run_ranks or RankGroup, so that their ranks are the same threads.
+  bool shares_threads_with(const ThreadCommunicator& other) const {
+    return group_->world() == other.group_->world();
+  }
+
  private:
   friend Collectives<ThreadCommunicator>;
   using Epoch = detail::Epoch;

@@ -1,7 +1,9 @@
 #pragma once
 // A model: an architecture bound to a context, with its parameters.
 
+#include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -141,6 +143,27 @@ class Model : public ModelBase<Ctx> {
       Model(First&&, Second&&, const Third& = {}, const Fourth& = {}, const Rest&...)
       : Model(detail::must_begin_with<communicator, Architecture, First, Second, Third>(), Seed{}) {
   }
+
+  ///@{
+  /// A reader of the weights of `of`, which computes beside it, on a thread of its own: it has its
+  /// own memory for all but the weights, and the numbers that `of` has, running statistics too,
+  /// copied. On several ranks `ranks` are others than those of `of`, such as a RankGroup's, and
+  /// each rank reads the weights that the same rank of `of` has. As many readers as you like:
+  ///
+  ///     Model reader(model);
+  ///
+  /// Until its readers end, a model is only evaluated, and it must outlive them. On SingleRank or
+  /// thread ranks, on the host. Of a backend that packs weights, each reader has its own copy.
+  /// sends    nothing
+  /// throws   argument_error if `of` is in a call of another thread, for ranks that are those of
+  ///          `of` or have another number, and later for a call that trains, changes, visits, loads
+  ///          or saves the parameters of a reader, or of a model that has one
+  template <class OtherUse>
+  explicit Model(Model<Architecture, Ctx, GivenEnds, OtherUse>& of) : Model(of, of.ranks()) {}
+  template <class OtherUse>
+  Model(Model<Architecture, Ctx, GivenEnds, OtherUse>& of, communicator& ranks)
+      : Model(of, ranks, of.in_call()) {}
+  ///@}
 
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -376,7 +399,10 @@ class Model : public ModelBase<Ctx> {
   /// Tells the model that the program has made all gradients of this step whole itself, in place of
   /// a backward and of `settle_gradients`: nothing is then summed over the ranks, and an optimizer
   /// applies them. Every rank calls it, after it has written to `gradients()`.
-  void gradients_written() requires(Use::trains) { run_.gradients = GradientState::whole; }
+  void gradients_written() requires(Use::trains) {
+    this->require_own_weights();
+    run_.gradients = GradientState::whole;
+  }
 
   /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp. Where ranks store
   /// shares of values or of gradients, see Keep, a collective, whose views of these are valid
@@ -387,6 +413,7 @@ class Model : public ModelBase<Ctx> {
   template <class F>
   void visit_parameters(F&& f) {
     const auto call = this->in_call();
+    this->require_own_weights();
     parameters_.visit(ParameterTypes{}, f);
   }
 
@@ -397,6 +424,7 @@ class Model : public ModelBase<Ctx> {
   template <class F>
   void visit_stored(F&& f) {
     const auto call = this->in_call();
+    this->require_own_weights();
     parameters_.visit(ParameterTypes{}, f, detail::Shown::as_stored);
   }
 
@@ -406,6 +434,7 @@ class Model : public ModelBase<Ctx> {
   template <class F>
   void visit_buffers(F&& f) {
     const auto call = this->in_call();
+    this->require_own_weights();
     bound_.visit_buffers("", [&](auto buffer) { f(buffer); });
   }
 
@@ -432,6 +461,7 @@ class Model : public ModelBase<Ctx> {
   /// throws   argument_error for an unknown name, shape_error for another shape
   void set(const std::string& name, View<const parameter_dtype, Invariant> whole) {
     const auto call = this->in_call();
+    this->require_own_weights();
     parameters_.set(name, this->to_device(whole).view(), ParameterTypes{});
     this->values_changed();
   }
@@ -460,6 +490,9 @@ class Model : public ModelBase<Ctx> {
   }
 
  private:
+  template <class, class, class, class>
+  friend class Model;  // a reader of this one
+
   using BoundArchitecture = Bound<Architecture, Setting<Ctx, Use>, E>;
   using ParameterTypes = typename BoundArchitecture::parameter_types;
   using Gives = output_layout_at_t<Architecture, E>;
@@ -472,9 +505,29 @@ class Model : public ModelBase<Ctx> {
       : Base(ranks, seed, keep, std::move(backend),
              {name_of<Architecture>, detail::IsComposition<Architecture>}, tensors_of<Gives>),
         architecture_(given),
+        in_(in),
         bound_(bind(detail::known_input(architecture_, in))) {
     if constexpr (Base::is_on_mesh) set_outputs(detail::known_input(architecture_, in));
     this->begin_parameters(Use::trains);
+  }
+
+  template <class OtherUse>
+  Model(Model<Architecture, Ctx, GivenEnds, OtherUse>& of, communicator& ranks,
+        [[maybe_unused]] const detail::OneThread::Call& of_this_thread)
+      : Base(ranks, of.run_.seed, Keep::whole, Backend(),
+             {name_of<Architecture>, detail::IsComposition<Architecture>}, tensors_of<Gives>),
+        architecture_(of.architecture_),
+        in_(of.in_),
+        bound_(bind(detail::known_input(architecture_, in_))) {
+    static_assert(detail::must_share_weights<Ctx, Use>());
+    this->placed([&] { detail::require_beside(ranks, of.run_.all_ranks); });
+    detail::GrowingList<const void*> buffers;
+    of.bound_.visit_buffers("", [&](auto buffer) { buffers.add(buffer.value.data()); });
+    std::size_t i = 0;
+    bound_.visit_buffers("", [&]<class T, class L>(const NamedBuffer<T, L>& buffer) {
+      std::copy_n(static_cast<const T*>(buffers[i++]), buffer.value.size(), buffer.value.data());
+    });
+    this->share_parameters(of);
   }
 
   BoundArchitecture bind(const input_shapes& in) {
@@ -503,6 +556,7 @@ class Model : public ModelBase<Ctx> {
   }
 
   output_view forward_for(Pass pass, const input_view& x) {
+    this->require_own_weights();
     const auto here = detail::in_phase<Phase::forward>(run_);
     const output_view y = run_forward(pass, x);
     this->end_forward(detail::samples_of(x));
@@ -530,8 +584,17 @@ class Model : public ModelBase<Ctx> {
   }
 
   Architecture architecture_;
+  input_shapes in_;  // that it was bound to
   BoundArchitecture bound_;
   input_gradients_t<dtype, E, Use> input_gradient_;
 };
+
+///@{
+/// Deduces the type of a reader.
+template <class A, class Ctx, class E, class Use>
+Model(Model<A, Ctx, E, Use>&) -> Model<A, Ctx, E, ForwardOnly>;
+template <class A, class Ctx, class E, class Use>
+Model(Model<A, Ctx, E, Use>&, typename Ctx::communicator&) -> Model<A, Ctx, E, ForwardOnly>;
+///@}
 
 }  // namespace shardwise

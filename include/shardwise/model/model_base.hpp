@@ -21,6 +21,7 @@
 #include "shardwise/model/rows_of_ends.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/sending.hpp"
+#include "shardwise/model/shared_weights.hpp"
 #include "shardwise/model/values.hpp"
 
 namespace shardwise {
@@ -98,6 +99,7 @@ class ModelBase {
   /// without `Step` calls this after it has changed `values()`.
   void next_step() {
     const auto call = in_call();
+    require_own_weights();
     discard_step();
     run_.begin_step(run_.step + 1);
     ++run_.version;
@@ -117,7 +119,11 @@ class ModelBase {
   std::span<parameter_dtype> values() { return run_.parameters.values(); }
 
   /// Tells the model that parameters were changed, so that it updates rounded and packed copies.
-  void values_changed() { ++run_.version; }
+  /// throws   argument_error for a model that shares its weights with readers
+  void values_changed() {
+    require_own_weights();
+    ++run_.version;
+  }
 
   /// A tensor of the host in the backend's memory, valid while the result lives; the model must
   /// outlive the result. On the host it is the tensor itself, on a device a copy in the model's
@@ -217,6 +223,19 @@ class ModelBase {
   /// throws   argument_error if another one is
   detail::OneThread::Call in_call() {
     return placed([&] { return detail::OneThread::Call(run_.one_thread); });
+  }
+
+  /// throws   argument_error if the model shares its weights
+  void require_own_weights() const {
+    placed([&] { weights_.require_own(); });
+  }
+
+  /// Reads the parameters of `of` in place of its own; both have the same order.
+  void share_parameters(ModelBase& of) {
+    of.run_.parameters.update_copies(of.run_.backend, of.run_.version);
+    run_.version = of.run_.version;
+    run_.parameters.share(of.run_.parameters, run_.version);
+    weights_.read(of.weights_);
   }
 
   /// Allocates the parameters that layers have reserved, and sets their initial values.
@@ -404,6 +423,7 @@ class ModelBase {
   std::size_t outputs_;
   detail::Flights flights_{};  // the first parts of each are the model's outputs
   detail::BatchPlace next_{};  // of the batch that begins next
+  detail::SharedWeights weights_{};
 };
 
 }  // namespace shardwise

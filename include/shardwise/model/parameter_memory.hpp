@@ -93,6 +93,16 @@ class ParameterMemory : public ParameterLayout {
     if (collects && !stores_share_of_gradients()) take(of_batch_, batch_memory_, size());
   }
 
+  /// In place of `allocate`: the memory of another model, whose order is the same, and whose copies
+  /// are those of `version`. It must live longer.
+  void share(const ParameterMemory& other, [[maybe_unused]] std::uint64_t version) {
+    values_ = other.values_;
+    used_ = other.used_;
+    copied_version_ = version;
+    gradient_layout_ = share_at(gradient_layout_.along());
+    collected_ = size();
+  }
+
   /// The order of the gradients: that of the parameters, where a rank has a share of both or of
   /// none. Valid after memory is allocated.
   const ParameterLayout& gradient_layout() const { return gradient_layout_; }
