@@ -103,6 +103,16 @@ using Next = std::vector<float>;
 using Next = Input;
 #endif
 
+#if CASE == 22  // expect: a reader of another model's weights only goes forward
+void read(Asked& model) { Model<Net, Ctx, Both, Train> reader(model); }
+#elif CASE == 23  // expect: weights are shared by models on SingleRank or ThreadCommunicator
+void read(Model<Net, Context<float, Reference, MeshRanks<SingleRank>>>& model) {
+  Model reader(model);
+}
+#else
+void read(Asked& model) { Model reader(model); }
+#endif
+
 void run(SingleRank& alone, const Input& x, const InFlight& in_flight, const Next& next) {
   Model<Net, Ctx, Both, Use> model(alone, Seed{1});
   model.forward(x);

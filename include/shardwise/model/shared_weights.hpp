@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "shardwise/backend/backend.hpp"
+#include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/redistribute/run.hpp"
 
@@ -68,7 +69,7 @@ consteval bool must_share_weights() {
   using Ranks = typename Context::communicator;
   static_assert(!Use::trains,
                 "a reader of another model's weights only goes forward: its use is ForwardOnly.");
-  static_assert(AloneByType<Ranks> || RanksAsThreads<Ranks>,
+  static_assert(!MeshCommunicator<Ranks> && (AloneByType<Ranks> || RanksAsThreads<Ranks>),
                 "weights are shared by models on SingleRank or ThreadCommunicator: processes share "
                 "no memory, and on a mesh each model has weights of its own.");
   static_assert(!DeviceBackend<typename Context::backend>,

@@ -2,9 +2,13 @@
 // they answer what the model alone answers.
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -153,6 +157,31 @@ TEST_CASE("a reader cannot be made in a call of another thread") {
   });
   check_mentions(message, {"in a call of another thread"});
   model.next_step();  // there is no reader
+}
+
+TEST_CASE("a model that ends before its readers ends the process, and says why") {
+  std::array<int, 2> ends{};
+  REQUIRE(pipe(ends.data()) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGABRT, SIG_DFL);
+    dup2(ends[1], STDERR_FILENO);
+    SingleRank ranks;
+    auto model = std::make_unique<Net<float, SingleRank>>(ranks, Seed{1});
+    Model reader(*model);
+    model.reset();
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string errors;
+  std::array<char, 512> piece{};
+  for (ssize_t got; (got = read(ends[0], piece.data(), piece.size())) > 0;)
+    errors.append(piece.data(), static_cast<std::size_t>(got));
+  close(ends[0]);
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  check_mentions(errors, {"shardwise: a Model ends before the readers that share its weights"});
 }
 
 TEST_CASE("two groups of kept ranks share the parts of one model") {

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/single_rank.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
