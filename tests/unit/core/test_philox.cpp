@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "shardwise/core/device_random_stream.hpp"
 #include "shardwise/core/philox.hpp"
 
 namespace sw = shardwise;
@@ -60,6 +61,34 @@ TEST_CASE("the bulk forms give the values of the indexed forms on any range") {
         CHECK(uniforms == end);
         CHECK(normals == end);
       }
+}
+
+TEST_CASE("a stream whose step is in memory gives the numbers of that step") {
+  std::uint32_t step = 5;
+  const sw::DeviceRandomStream stream(sw::RandomStream(seed, 3, 4), &step);
+  for (step = 5; step < 8; ++step) {
+    const sw::RandomStream right(seed, 3, step);
+    CHECK(stream.bits(9) == right.bits(9));
+    CHECK(stream.uniform(9) == right.uniform(9));
+    std::uint64_t bits = 2, uniforms = 2, in_any_order = 2, normals = 2;
+    stream.for_each_bits(2, 9, [&](std::uint64_t i, std::uint32_t word) {
+      CHECK(i == bits++);
+      CHECK(word == right.bits(i));
+    });
+    stream.for_each_uniform(2, 9, [&](std::uint64_t i, float value) {
+      CHECK(i == uniforms++);
+      CHECK(value == right.uniform(i));
+    });
+    stream.for_each_uniform_in_any_order(2, 9, [&](std::uint64_t i, float value) {
+      CHECK(i == in_any_order++);
+      CHECK(value == right.uniform(i));
+    });
+    stream.for_each_normal(2, 9, [&](std::uint64_t i, double value) {
+      CHECK(i == normals++);
+      CHECK(value == right.normal(i));
+    });
+    for (const std::uint64_t end : {bits, uniforms, in_any_order, normals}) CHECK(end == 9);
+  }
 }
 
 TEST_CASE("uniforms in any order are the values of the indexed form on any range") {

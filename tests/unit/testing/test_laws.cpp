@@ -88,6 +88,16 @@ TEST_CASE("a sum that lacks a rank breaks the laws where something is summed, an
   CHECK_MESSAGE(gather.passed(), gather.text());
 }
 
+TEST_CASE("summands are other integers on each rank, and the rest on the first one") {
+  const Shape shape{{Axis::feature, 4}};
+  const oracle::Values value = oracle::small_integers(1, 4);
+  const oracle::PerRank parts =
+      oracle::lay_out(oracle::meaning_of<Partial>(), shape, 3, value, 1000);
+  for (const std::size_t rank : {std::size_t{1}, std::size_t{2}})
+    CHECK(parts[rank] == oracle::small_integers(1000 + rank, 4));
+  for (std::size_t i = 0; i < 4; ++i) CHECK(parts[0][i] == value[i] - parts[1][i] - parts[2][i]);
+}
+
 TEST_CASE("each law is broken by a result that is wrong in one number") {
   const Shape shape{{Axis::batch, 3}, {Axis::feature, 2}};
   const auto right = [&] {
