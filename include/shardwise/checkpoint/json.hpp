@@ -43,7 +43,9 @@ inline constexpr std::size_t longest_json_list = 64;
 ///
 ///     {"section": {"member": value, "member": value}, "section": {}}
 ///
-/// The sink has `begin(section)`, `member(name, value)` and `end()`, in the order of the text.
+/// The sink has `begin(section)`, `member(name, value)` and `end()`, in the order of the text. What
+/// stands in a section of which `skips(section)` says so may be any JSON, and is passed over; one
+/// of which `may_be_null(section)` says so may be null in place of an object.
 template <class Sink>
 class JsonSections {
   using Json = nlohmann::json;
@@ -52,7 +54,10 @@ class JsonSections {
   JsonSections(const std::string& where, Sink& sink) : where_(where), sink_(sink) {}
 
   // Called by nlohmann's parser.
-  bool null() { return scalar({}); }
+  bool null() {
+    if (depth_ == 1 && !skips_ && sink_.may_be_null(section_)) return true;
+    return scalar({});
+  }
   bool boolean(bool) { return scalar({}); }
   bool number_integer(Json::number_integer_t) { return scalar({}); }  // it has a minus sign
   bool number_float(Json::number_float_t, const std::string&) { return scalar({}); }
@@ -69,11 +74,13 @@ class JsonSections {
   bool binary(Json::binary_t&) { return scalar({}); }
 
   bool start_object(std::size_t) {
+    if (skips_) return skip_into();
     if (in_list_ || depth_ == 2) fail_nested();
     if (depth_++ == 1) sink_.begin(section_);
     return true;
   }
   bool end_object() {
+    if (skips_) return skip_out();
     if (depth_-- == 2) {
       sink_.end();
       members_.clear();
@@ -81,14 +88,17 @@ class JsonSections {
     return true;
   }
   bool key(std::string& name) {
+    if (skips_) return true;
     if (!(depth_ == 1 ? sections_ : members_).insert(name).second) {
       fail("the key " + in_quotes(name) + (depth_ == 1 ? "" : " of " + in_quotes(section_)) +
            " is there twice");
     }
+    skips_ = depth_ == 1 && sink_.skips(name);
     (depth_ == 1 ? section_ : member_) = std::move(name);
     return true;
   }
   bool start_array(std::size_t) {
+    if (skips_) return skip_into();
     if (depth_ < 2) fail_form();
     if (in_list_) fail_nested();
     in_list_ = true;
@@ -96,6 +106,7 @@ class JsonSections {
     return true;
   }
   bool end_array() {
+    if (skips_) return skip_out();
     in_list_ = false;
     sink_.member(member_, list_);
     return true;
@@ -109,7 +120,20 @@ class JsonSections {
   [[noreturn]] void fail(const std::string& why) const { throw data_error({where_, ": ", why}); }
 
  private:
+  bool skip_into() {
+    ++skipped_depth_;
+    return true;
+  }
+  bool skip_out() {
+    skips_ = --skipped_depth_ > 0;
+    return true;
+  }
+
   bool scalar(JsonValue value) {
+    if (skips_) {
+      skips_ = skipped_depth_ > 0;
+      return true;
+    }
     if (depth_ < 2) fail_form();
     if (in_list_) {
       fail("the list " + in_quotes(member_) + " of " + in_quotes(section_) +
@@ -131,6 +155,8 @@ class JsonSections {
   Sink& sink_;
   int depth_ = 0;  // of objects
   bool in_list_ = false;
+  bool skips_ = false;             // what it reads now
+  std::size_t skipped_depth_ = 0;  // of objects and lists in it
   std::string section_;
   std::string member_;
   JsonValue list_;
@@ -139,7 +165,8 @@ class JsonSections {
 };
 
 /// Reads `text`; messages call it `where`. Needs memory of a small multiple of the text's bytes.
-/// throws   data_error for anything that is not an object of objects, or has a key twice; and what
+/// throws   data_error for anything that is not such an object of objects, or has a key twice; and
+/// what
 ///          the sink throws
 template <class Sink>
 void read_json(std::string_view text, const std::string& where, Sink& sink) {

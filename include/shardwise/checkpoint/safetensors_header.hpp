@@ -66,6 +66,8 @@ class HeaderSink {
   HeaderSink(const std::string& where, SafetensorsHeader& header)
       : where_(where), header_(header) {}
 
+  static bool skips(const std::string&) { return false; }
+  static bool may_be_null(const std::string& section) { return section == "__metadata__"; }
   void begin(const std::string& section) {
     name_ = section;
     is_metadata_ = section == "__metadata__";

@@ -38,12 +38,10 @@ class IndexSink {
  public:
   IndexSink(const std::string& where, SafetensorsIndex& index) : where_(where), index_(index) {}
 
-  void begin(const std::string& section) {
-    in_map_ = section == "weight_map";
-    has_map_ = has_map_ || in_map_;
-  }
+  static bool skips(const std::string& section) { return section != "weight_map"; }
+  static bool may_be_null(const std::string&) { return false; }
+  void begin(const std::string&) { has_map_ = true; }
   void member(std::string& name, JsonValue& value) {
-    if (!in_map_) return;
     if (value.kind != JsonValue::Kind::text || !is_shard_name(value.text)) {
       throw data_error({where_, ": says that the tensor ", in_quotes(name), " is in ",
                         in_quotes(value.text),
@@ -59,7 +57,6 @@ class IndexSink {
  private:
   const std::string& where_;
   SafetensorsIndex& index_;
-  bool in_map_ = false;
   bool has_map_ = false;
 };
 

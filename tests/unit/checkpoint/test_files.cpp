@@ -234,14 +234,20 @@ TEST_CASE("an index that is none, or says what is not so, is refused") {
   check_mentions(refusal(folder.path() / "model.safetensors"), {"'more'", "does not know"});
 }
 
-TEST_CASE("an index with more in its metadata is read") {
+TEST_CASE("an index with anything beside its map is read") {
   const TemporaryFolder folder("shardwise_files_metadata");
   folder.write("a.safetensors", one("a", "1234"));
-  const auto path = folder.write(
-      "model.safetensors.index.json",
-      R"({"metadata":{"total_size":4.0,"made_by":"x","n":null,"list":[1]},"weight_map":)"
-      R"({"a":"a.safetensors"}})");
-  CHECK(TensorFiles(path).tensors().size() == 1);
+  const std::string map = R"("weight_map":{"a":"a.safetensors"})";
+  for (const std::string more :
+       {R"("metadata":{"total_size":4.0,"made_by":"x","n":null,"list":[1]})", R"("metadata":null)",
+        R"("metadata":[{"a":{"b":[[],{}]}}])", R"("format":"pt")", R"("version":-1.5)",
+        R"("by":{"weight_map":{"a":"b"}})", R"("metadata":{"k":1,"k":2})", R"("deep":[[[[1]]]])"}) {
+    CAPTURE(more);
+    for (const std::string& text : {"{" + more + "," + map + "}", "{" + map + "," + more + "}"}) {
+      const auto path = folder.write("model.safetensors.index.json", text);
+      CHECK(TensorFiles(path).tensors().size() == 1);
+    }
+  }
 }
 
 // A rank turns a matrix in blocks of 32 rows and columns, and collects numbers that lie apart in

@@ -69,6 +69,7 @@ TEST_CASE("odd headers that are good") {
       {"four bits an element", "{" + entry("a", "F4", "3,2", "0,3") + "}", 3, ""},
       {"six bits an element", "{" + entry("a", "F6_E2M3", "4", "0,3") + "}", 3, ""},
       {"more axes than a Shape", "{" + entry("a", "U8", "1,1,1,1,1,1,1,1,1,2", "0,2") + "}", 2, ""},
+      {"null for metadata", R"({"__metadata__":null})", 0, ""},
   };
   for (const Row& row : rows) {
     CAPTURE(row.what);
@@ -126,6 +127,7 @@ TEST_CASE("hostile headers are refused") {
        16, "twice"},
 
       {"metadata that are no object", R"({"__metadata__":"x"})", 0, "no JSON object"},
+      {"null for a tensor", R"({"a":null})", 0, "no JSON object"},
       {"a number in metadata", R"({"__metadata__":{"k":1}})", 0, "'k', no text"},
       {"nothing in metadata", R"({"__metadata__":{"k":null}})", 0, "'k', no text"},
       {"a list in metadata", R"({"__metadata__":{"k":[]}})", 0, "'k', no text"},
