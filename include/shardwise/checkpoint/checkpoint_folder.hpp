@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/checkpoint/checksum.hpp"
 #include "shardwise/checkpoint/save_parts.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/checkpoint/training.hpp"
@@ -85,9 +87,11 @@ class CheckpointFolder {
 
   /// Loads the newest checkpoint that is whole, and returns what load_checkpoint returns; nothing
   /// if the folder has no checkpoint. One that is damaged (rank 0 cannot open it, it has no valid
-  /// header, a file is missing or too short) is passed over with a sentence. safetensors files have
-  /// no checksum, so other numbers in a tensor are not noticed. A collective.
-  /// sends    as load_checkpoint, one agreement of all ranks, and one int64 of rank 0
+  /// header, a file is missing or too short, or a tensor is not what its checksum says) is passed
+  /// over with a sentence. A collective.
+  /// sends    for each checkpoint that it tries: as load_checkpoint, one agreement of all ranks,
+  /// and
+  ///          one int64 of rank 0
   /// throws   data_error if all are damaged, or if the folder cannot be listed. Otherwise as
   ///          load_checkpoint for the newest that is whole: one of another model or optimizer, or
   ///          that another rank cannot open, is an error, and is not passed over. Model and
@@ -98,14 +102,21 @@ class CheckpointFolder {
   const {
     detail::require_own(model, optimizer, "load_newest");
     HostRanks ranks(detail::runs_of(model).first());
-    std::int64_t steps = 0;  // of the newest that is whole, which rank 0 looks for
-    detail::on_all_ranks(ranks, [&] {
-      if (ranks.rank() == 0) steps = newest_whole();
-    });
-    ranks.broadcast(std::span(&steps, 1), 0);
-    if (steps == none) return std::nullopt;
-    return load_checkpoint(path_after(static_cast<std::uint64_t>(steps)), model, optimizer,
-                           options);
+    std::int64_t steps = std::numeric_limits<std::int64_t>::max();
+    std::optional<std::string> damage;  // of the one tried last
+    for (;;) {
+      detail::on_all_ranks(ranks, [&] {
+        if (ranks.rank() == 0) steps = newest_before(steps, damage);
+      });
+      ranks.broadcast(std::span(&steps, 1), 0);
+      if (steps == none) return std::nullopt;
+      try {
+        return load_checkpoint(path_after(static_cast<std::uint64_t>(steps)), model, optimizer,
+                               options);
+      } catch (const detail::checksum_error& e) {  // on every rank
+        damage = e.what();
+      }
+    }
   }
 
  private:
@@ -173,12 +184,13 @@ class CheckpointFolder {
     return all;
   }
 
-  /// The steps of the newest whole checkpoint, or `none` if the folder has no checkpoint.
+  /// The steps of the newest checkpoint after fewer than `bound` steps that looks whole, or `none`
+  /// if the folder has no checkpoint. `damage` is that of the checkpoint after `bound` steps.
   /// throws   data_error if all are damaged
-  std::int64_t newest_whole() const {
-    std::optional<std::string> damage;
+  std::int64_t newest_before(std::int64_t bound, std::optional<std::string> damage) const {
+    if (damage) tell(*damage + "; it is passed over");
     for (const auto& [steps, files] : listed()) {
-      if (!files.is_published) continue;
+      if (!files.is_published || static_cast<std::int64_t>(steps) >= bound) continue;
       damage = damage_of(steps);
       if (!damage) return static_cast<std::int64_t>(steps);
       tell(*damage + "; it is passed over");
@@ -202,7 +214,8 @@ class CheckpointFolder {
     }
   }
 
-  /// Why the checkpoint after `steps` steps cannot be loaded; nothing if it is whole.
+  /// Why the checkpoint after `steps` steps cannot be loaded, by its headers and the sizes of its
+  /// files; nothing if it looks whole.
   std::optional<std::string> damage_of(std::uint64_t steps) const {
     try {
       const TensorFiles files(path_after(steps));

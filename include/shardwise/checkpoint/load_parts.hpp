@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "shardwise/checkpoint/checksum.hpp"
+#include "shardwise/checkpoint/checksums_of_ranks.hpp"
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
@@ -125,15 +127,58 @@ inline void store(const StagedPart& from) {
   part.to_device(there, part.memory);
 }
 
+/// The elements of a box that belong to rows of the file's tensor from `row` on.
+struct RowsFrom {
+  Shape shape;             // of those, also a box
+  BoxIn in_file, in_part;  // its positions
+
+  RowsFrom(const TensorPart& part, std::size_t row)
+      : shape(part.local), in_file(part.box), in_part{part.local, {}} {
+    const std::size_t axis = part.row_axis();
+    if (axis >= shape.rank() || part.box.begin[axis] >= row) return;
+    const std::size_t others = std::min(row - part.box.begin[axis], shape[axis].extent());
+    shape[axis] = {shape[axis].axis, shape[axis].extent() - others};
+    in_file.begin[axis] += others;
+    in_part.begin[axis] += others;
+  }
+};
+
+/// What a rank adds to the checksum of a tensor that it reads with others: its share, as `reader`,
+/// of the elements of rows from `row` on.
+struct InChecksum {
+  Place reader;
+  std::size_t row;
+  Checksum& checksum;
+};
+
 /// Reads the rank's elements of a box of one tensor of the model. The file's tensor begins at
 /// `begin` in the file.
 inline std::unique_ptr<std::byte[]> read_box(const File& file, std::uint64_t begin,
-                                             const TensorPart& part, const FileDtype& dtype) {
+                                             const TensorPart& part, const FileDtype& dtype,
+                                             const InChecksum& counted) {
   const std::size_t size = dtype.bits / 8;
   auto bytes = std::make_unique_for_overwrite<std::byte[]>(part.elements() * size);
-  for_each_run_of(part, [&](std::size_t whole, std::size_t local, std::size_t count) {
-    file.read(begin + whole * size, {bytes.get() + local * size, count * size});
-  });
+  const auto read = [&](std::size_t whole, std::size_t local, std::size_t count) {
+    const std::span<std::byte> there(bytes.get() + local * size, count * size);
+    file.read(begin + whole * size, there);
+    return there;
+  };
+  const RowsFrom rows(part, counted.row);
+  if (rows.shape.elements() < part.elements()) for_each_run_of(part, read);
+  const Interval mine = block_of(part.elements(), counted.reader);
+  constexpr std::size_t most = 1 << 15;  // elements that stay in a cache
+  for_each_run(rows.shape, rows.in_file, rows.in_part,
+               [&](std::size_t whole, std::size_t local, std::size_t count) {
+                 for (std::size_t done = 0; done < count; done += most) {
+                   const std::size_t first = local + done, now = std::min(most, count - done);
+                   const auto there = read(whole + done, first, now);
+                   const Interval here = overlap({first, now}, mine);
+                   if (here.size == 0) continue;
+                   const std::size_t skipped = here.offset - first;
+                   counted.checksum.add((whole + done + skipped) * size,
+                                        there.subspan(skipped * size, here.size * size));
+                 }
+               });
   if (!part.file.transposed) return bytes;
   auto transposed = std::make_unique_for_overwrite<std::byte[]>(part.elements() * size);
   transpose(bytes.get(), part.local[part.file.ones].extent(),
@@ -150,24 +195,48 @@ inline std::vector<std::vector<const WholeTensor*>> tensors_by_file(
   return by_file;
 }
 
-/// Reads this rank's elements of all tensors.
+/// Reads this rank's elements of all tensors, and adds to the checksum of each tensor so that with
+/// those of the other ranks each element is added once.
 inline std::vector<StagedPart> read_parts(const TensorFiles& files,
-                                          const std::vector<WholeTensor>& tensors) {
+                                          const std::vector<WholeTensor>& tensors,
+                                          const Writers& readers,
+                                          std::vector<Checksum>& checksums) {
   std::vector<StagedPart> staged;
+  checksums.resize(tensors.size());
   const auto by_file = tensors_by_file(files, tensors);
   for (std::size_t i = 0; i < by_file.size(); ++i) {
     const File file = files.open(i);
     for (const WholeTensor* tensor : by_file[i]) {
       const TensorFiles::Place& place = files.tensors().at(tensor->name());
       const FileDtype dtype = place.info.dtype;
+      std::size_t row = 0;  // those before belong to parts before
       for (const TensorPart& part : tensor->parts) {
+        const InChecksum counted{readers.of(part), row,
+                                 checksums[std::size_t(tensor - &tensors[0])]};
         for_each_box(part, [&](const TensorPart& box) {
-          staged.push_back({box, dtype, read_box(file, files.begin_of(place), box, dtype)});
+          staged.push_back(
+              {box, dtype, read_box(file, files.begin_of(place), box, dtype, counted)});
         });
+        row = std::max(row, part.file.first_row + part.rows());
       }
     }
   }
   return staged;
+}
+
+/// Throws checksum_error if a tensor is not what was saved, by the checksum over all ranks.
+inline void require_as_saved(const TensorFiles& files, const std::vector<WholeTensor>& tensors,
+                             const std::vector<Checksum>& checksums) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const TensorFiles::Place& place = files.tensors().at(tensors[i].name());
+    const bool is_whole = checksums[i].bytes == place.info.end - place.info.begin;
+    if (place.checksum.empty() || !is_whole || checksums[i].text() == place.checksum) continue;
+    throw checksum_error({files.name_of_file(place), ": the tensor ", in_quotes(tensors[i].name()),
+                          " is not what was saved: its checksum is ", checksums[i].text(),
+                          " and was ", place.checksum,
+                          "; the file is damaged, take another copy of it, or the checkpoint "
+                          "before it"});
+  }
 }
 
 }  // namespace detail
@@ -191,9 +260,11 @@ TensorFiles open_checkpoint(const std::filesystem::path& path, R& ranks) {
 /// Fills the memory of all parts, and of `options.own`, from the tensors of their names. Each rank
 /// reads only its own elements. It reads them into separate memory of the same size, and copies
 /// them when all ranks have read theirs: if a rank fails, no rank has changed. A collective.
-/// sends    an all-reduce of one number: whether all ranks have read their elements
+/// sends    two all-reduces: whether all ranks have read their elements, and checksums of these
 /// throws   data_error for tensors that are missing, unexpected (unless `is_expected(name)`), of
-///          another shape or dtype, all in one message, and for files that cannot be read;
+///          another shape or dtype, all in one message, for files that cannot be read, and for
+///          a tensor that is not what its checksum says (if the file has checksums, and the ranks
+///          together read all of the tensor);
 ///          argument_error if parts do not fit together as rows of one tensor of the file;
 ///          memory_error
 template <AgreeingRanks R>
@@ -201,11 +272,14 @@ void load_parts(const TensorFiles& files, R& ranks, const std::vector<TensorPart
                 const LoadOptions& options, detail::IsExpected* is_expected) {
   std::vector<detail::WholeTensor> tensors;
   std::vector<detail::StagedPart> staged;
+  std::vector<detail::Checksum> checksums;
   detail::on_all_ranks(ranks, [&] {
     tensors = detail::whole_tensors(detail::joined(parts, options.own));
     detail::check_tensors(files, tensors, options, is_expected);
-    staged = detail::read_parts(files, tensors);
+    staged = detail::read_parts(files, tensors, detail::writers_of(ranks), checksums);
   });
+  detail::sum_over_ranks(ranks, checksums);
+  detail::require_as_saved(files, tensors, checksums);
   for (const detail::StagedPart& from : staged) detail::store(from);
 }
 

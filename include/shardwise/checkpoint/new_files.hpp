@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "shardwise/checkpoint/checksum.hpp"
 #include "shardwise/checkpoint/json.hpp"
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/safetensors_header.hpp"
@@ -38,11 +40,20 @@ namespace detail {
 struct NewFile {
   std::filesystem::path path;
   SafetensorsHeader header;
-  std::string first_bytes;           // length and header
+  std::string first_bytes;           // length and header; no checksum changes their number
   std::vector<WholeTensor> tensors;  // in order of their offsets
 
   std::uint64_t data_bytes() const {
     return tensors.empty() ? 0 : header.tensors.at(tensors.back().name()).end;
+  }
+
+  /// Those of its tensors, in the same order.
+  void set_checksums(std::span<const Checksum> checksums) {
+    std::map<std::string, std::string> by_name;
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      by_name[tensors[i].name()] = checksums[i].text();
+    detail::set_checksums(header, by_name);
+    first_bytes = safetensors_header_bytes(header);
   }
 };
 
@@ -83,7 +94,7 @@ inline std::vector<NewFile> cut_into_files(std::vector<WholeTensor> tensors,
   for (NewFile& file : files) {
     file.header.metadata = options.metadata;
     file.header.metadata.emplace("format", "pt");  // of PyTorch: Hugging Face's readers need it
-    file.first_bytes = safetensors_header_bytes(file.header);
+    file.set_checksums(std::vector<Checksum>(file.tensors.size()));
   }
   return files;
 }

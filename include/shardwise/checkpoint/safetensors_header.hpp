@@ -142,7 +142,7 @@ class HeaderSink {
 inline std::vector<std::pair<const std::string, TensorInfo>*> by_offset(SafetensorsHeader& header) {
   std::vector<std::pair<const std::string, TensorInfo>*> tensors;
   for (auto& tensor : header.tensors) tensors.push_back(&tensor);
-  std::sort(tensors.begin(), tensors.end(), [](const auto* a, const auto* b) {
+  std::stable_sort(tensors.begin(), tensors.end(), [](const auto* a, const auto* b) {
     return std::pair(a->second.begin, a->second.end) < std::pair(b->second.begin, b->second.end);
   });
   return tensors;

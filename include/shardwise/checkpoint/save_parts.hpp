@@ -2,9 +2,9 @@
 // Saves a checkpoint from all ranks.
 //
 // Each rank writes its own elements to their positions in the file. No rank ever holds more of a
-// tensor than its part, and the communicator sends only whether all ranks succeeded. This needs a
-// file system that all ranks share. (To gather pieces on one rank would not need it, but would send
-// every byte twice while the other ranks wait.)
+// tensor than its part, and the communicator sends only whether all ranks succeeded, and checksums.
+// This needs a file system that all ranks share. (To gather pieces on one rank would not need it,
+// but would send every byte twice while the other ranks wait.)
 //
 // The new files are beside the old ones until the last byte is on the disk. Then one rename makes
 // them the checkpoint: of the file itself, or of the index that names the files. (Where an index
@@ -23,6 +23,8 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/checkpoint/checksum.hpp"
+#include "shardwise/checkpoint/checksums_of_ranks.hpp"
 #include "shardwise/checkpoint/new_files.hpp"
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/safetensors_header.hpp"
@@ -103,18 +105,19 @@ class Saving {
     }
   }
 
-  /// Creates the files with their full size and headers. On rank 0 only.
+  /// Creates the files with their full size. On rank 0 only.
   void create() const {
     for (const NewFile& file : files_) {
       const auto made = File::create(file.path, "checkpoint");
       made.reserve(file.first_bytes.size() + file.data_bytes());
-      made.write(0, std::as_bytes(std::span(file.first_bytes)));
       made.sync();
     }
   }
 
-  /// Writes this rank's elements, and returns when they are on the disk.
-  void write(const Writers& writers) const {
+  /// Writes this rank's elements, and returns when they are on the disk: for each tensor of each
+  /// file, in their order, a checksum of what this rank has written.
+  std::vector<Checksum> write(const Writers& writers) const {
+    std::vector<Checksum> checksums;
     std::vector<std::byte> scratch(std::size_t{1} << 18);
     std::vector<std::byte> turned;
     for (const NewFile& file : files_) {
@@ -122,13 +125,26 @@ class Saving {
       for (const WholeTensor& tensor : file.tensors) {
         const std::uint64_t begin =
             file.first_bytes.size() + file.header.tensors.at(tensor.name()).begin;
+        Checksum& checksum = checksums.emplace_back();
         for (const TensorPart& part : tensor.parts) {
           const Place writer = writers.of(part);
           for_each_box(part, [&](const TensorPart& box) {
-            write_box(opened, begin, in_order_of_file(box, turned), writer, scratch);
+            write_box(opened, begin, in_order_of_file(box, turned), writer, scratch, checksum);
           });
         }
       }
+      opened.sync();
+    }
+    return checksums;
+  }
+
+  /// Writes the headers, with the checksums of all ranks together. On rank 0 only.
+  void write_headers(std::span<const Checksum> checksums) {
+    for (NewFile& file : files_) {
+      file.set_checksums(checksums.first(file.tensors.size()));
+      checksums = checksums.subspan(file.tensors.size());
+      const auto opened = File::open_to_write(file.path, "checkpoint");
+      opened.write(0, std::as_bytes(std::span(file.first_bytes)));
       opened.sync();
     }
   }
@@ -229,17 +245,6 @@ void require_same_save(const std::filesystem::path& path, R& ranks, std::uint64_
                         "; let all ranks make the same calls with equal arguments"});
 }
 
-/// Those of a model, or of other ranks, which hold unlike parts of split tensors.
-template <AgreeingRanks R>
-Writers writers_of(R& ranks) {
-  Writers writers;
-  if constexpr (requires { ranks.mesh_place(); })
-    writers.place = ranks.mesh_place();
-  else
-    writers.place[MeshAxis::tensor] = {ranks.rank(), ranks.size()};
-  return writers;
-}
-
 }  // namespace detail
 
 /// Writes the tensors, of which each rank passes its part, and `options.own` as the checkpoint
@@ -247,7 +252,7 @@ Writers writers_of(R& ranks) {
 /// a name. A collective; every rank passes the same tensors in the same order, and the same
 /// options.
 ///
-/// sends    only whether each step succeeded on all ranks
+/// sends    only whether each step succeeded on all ranks, and the checksums of their elements
 /// throws   data_error on every rank if any of them cannot write: the disk is full, the folder not
 ///          there; the old checkpoint is then as it was. If only the last sync of the folder fails,
 ///          the new one is in its place, but may be lost if the power fails; if the file system
@@ -273,9 +278,13 @@ void save_parts(const std::filesystem::path& path, R& ranks,
     detail::on_all_ranks(ranks, [&] {
       if (leads) saving.create();
     });
-    detail::on_all_ranks(ranks, [&] { saving.write(detail::writers_of(ranks)); });
+    std::vector<detail::Checksum> checksums;
+    detail::on_all_ranks(ranks, [&] { checksums = saving.write(detail::writers_of(ranks)); });
+    detail::sum_over_ranks(ranks, checksums);
     detail::on_all_ranks(ranks, [&] {
-      if (leads) saving.publish();
+      if (!leads) return;
+      saving.write_headers(checksums);
+      saving.publish();
     });
   } catch (...) {
     if (leads) saving.clean_up();

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/checkpoint/checksum.hpp"
 #include "shardwise/checkpoint/safetensors_header.hpp"
 #include "shardwise/checkpoint/safetensors_index.hpp"
 #include "shardwise/core/error.hpp"
@@ -54,6 +55,7 @@ class TensorFiles {
   struct Place {
     std::size_t file = 0;  ///< its number, for `open`
     TensorInfo info;       ///< its entry in the header of that file
+    std::string checksum;  ///< as detail::Checksum writes it; empty in a file without checksums
   };
 
   /// `path` is a safetensors file. If there is none, "<path>.index.json" names the files; the path
@@ -73,11 +75,15 @@ class TensorFiles {
 
   /// All tensors, by name.
   const std::map<std::string, Place>& tensors() const { return tensors_; }
-  /// The metadata of all files together.
+  /// The metadata of all files together, without checksums.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
   /// Its name in messages.
   std::string name() const { return detail::where(path_); }
+  /// The name of a tensor's file in messages.
+  std::string name_of_file(const Place& place) const {
+    return detail::where(files_[place.file].path);
+  }
 
   /// A hash of the headers.
   std::uint64_t fingerprint() const { return fingerprint_; }
@@ -121,8 +127,10 @@ class TensorFiles {
     const std::string json = detail::read_text(file, 8, length);
     SafetensorsHeader header = parse_safetensors_header(json, identity.size - 8 - length, where);
     fingerprint_ = detail::fingerprint(json, fingerprint_);
+    const auto checksums = detail::take_checksums(header, where);
     for (auto& [name, info] : header.tensors) {
-      if (!tensors_.emplace(name, Place{files_.size(), std::move(info)}).second) {
+      const std::string checksum = checksums.empty() ? "" : checksums.at(name);
+      if (!tensors_.emplace(name, Place{files_.size(), std::move(info), checksum}).second) {
         file.fail("holds the tensor " + detail::in_quotes(name) + ", as another file of it does");
       }
     }
@@ -162,9 +170,8 @@ class TensorFiles {
     }
     for (const auto& [tensor, place] : tensors_) {
       if (!index.files.contains(tensor)) {
-        throw data_error({detail::where(files_[place.file].path), ": holds the tensor ",
-                          detail::in_quotes(tensor), ", which its index ",
-                          path_.filename().string(), " does not know"});
+        throw data_error({name_of_file(place), ": holds the tensor ", detail::in_quotes(tensor),
+                          ", which its index ", path_.filename().string(), " does not know"});
       }
     }
   }

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "shardwise/checkpoint/checksum.hpp"
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/core/file.hpp"
 
@@ -50,12 +51,13 @@ inline TensorPart in_order_of_file(const TensorPart& part, std::vector<std::byte
 }
 
 /// Writes the share of `writer` of the elements of a box of one tensor of the model, in the order
-/// of the file. The file's tensor begins at `begin` in the file.
+/// of the file, and adds it to the checksum of the file's tensor, which begins at `begin` in the
+/// file.
 inline void write_box(const File& file, std::uint64_t begin, const TensorPart& part, Place writer,
-                      std::span<std::byte> scratch) {
+                      std::span<std::byte> scratch, Checksum& checksum) {
   const std::size_t bytes = part.element_bytes();
   const bool is_as_in_file = part.is_on_host() && part.stride == bytes;
-  const std::size_t most = is_as_in_file ? part.elements() : scratch.size() / part.stride;
+  const std::size_t most = scratch.size() / part.stride;  // small enough for a cache
   for_each_written_run(part, writer, [&](std::size_t whole, std::size_t local, std::size_t count) {
     for (std::size_t done = 0; done < count; done += most) {
       const std::size_t now = std::min(most, count - done);
@@ -63,6 +65,7 @@ inline void write_box(const File& file, std::uint64_t begin, const TensorPart& p
           is_as_in_file ? std::span(part.memory + (local + done) * part.stride, now * bytes)
                         : gathered(part, local + done, now, scratch);
       file.write(begin + (whole + done) * bytes, piece);
+      checksum.add((whole + done) * bytes, piece);
     }
   });
 }
