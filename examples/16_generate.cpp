@@ -136,8 +136,8 @@ void run(example::Ranks& ranks, const Options& options, const std::vector<Tokens
         model(net, group, sw::Seed{1}, text, backend);
     load_weights(options.model / "model.safetensors", model,
                  {.names = names_in_order(model, tensors),
-                  .convert = true,              // files are often in bfloat16
-                  .ignore_unexpected = true});  // old files have masks and frequencies too
+                  .convert = true,  // files are often in bfloat16
+                  .others = sw::transformers_others()});
     const Written written = write(model, prompts, options.tokens, options.sampling);
     if (ranks.rank() == 0) print(written, options, bytes_of(model));
   });

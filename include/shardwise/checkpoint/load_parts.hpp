@@ -15,6 +15,7 @@
 
 #include "shardwise/checkpoint/checksum.hpp"
 #include "shardwise/checkpoint/checksums_of_ranks.hpp"
+#include "shardwise/checkpoint/other_tensors.hpp"
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
@@ -30,8 +31,14 @@ namespace shardwise {
 struct LoadOptions {
   TensorNames names{};   ///< as in SaveOptions
   bool convert = false;  ///< load tensors of other dtypes too, rounded to ours
-  /// Skip tensors that are not needed; `num_batches_tracked` of PyTorch is always skipped.
+  /// Tensors of the file that the model does not need. They are passed over, but one that is no
+  /// copy of what it must be is an error, also with `ignore_unexpected`.
+  OtherTensors others{};
+  /// Pass over all other tensors that are not needed; `num_batches_tracked` of PyTorch always is.
   bool ignore_unexpected = false;
+  /// Gets the names of those that only `ignore_unexpected` passes over: the model is not all of
+  /// what the file describes.
+  std::vector<std::string>* passed_over = nullptr;
   std::vector<TensorPart> own{};  ///< tensors of the caller to fill, as in SaveOptions
 };
 
@@ -85,9 +92,10 @@ inline constexpr const char* batches_of_pytorch = ".num_batches_tracked";
 using IsExpected = bool(const std::string& name);
 
 /// Compares the tensors of the files with the requested ones.
-/// throws   data_error with all tensors that are missing, unexpected, or of another shape or dtype
+/// throws   data_error with all tensors that are missing, unexpected, or of another shape or dtype,
+///          and for one that is no copy of what it must be, as far as this rank reads it
 inline void check_tensors(const TensorFiles& files, const std::vector<WholeTensor>& tensors,
-                          const LoadOptions& options, IsExpected* is_expected) {
+                          const LoadOptions& options, IsExpected* is_expected, Place rank) {
   Mismatches found;
   std::set<std::string> asked;
   for (const WholeTensor& tensor : tensors) {
@@ -100,9 +108,14 @@ inline void check_tensors(const TensorFiles& files, const std::vector<WholeTenso
     }
   }
   for (const auto& [name, place] : files.tensors()) {
-    if (options.ignore_unexpected || asked.contains(name) || is_expected(name)) continue;
-    if (name.ends_with(batches_of_pytorch)) continue;
-    found.add("unexpected", in_quotes(name));
+    if (asked.contains(name) || is_expected(name) || name.ends_with(batches_of_pytorch)) continue;
+    if (is_without_meaning(options.others, name)) continue;
+    if (const std::string original = original_of(files, options.others, name); !original.empty())
+      require_copy(files, name, original, rank);
+    else if (!options.ignore_unexpected)
+      found.add("unexpected", in_quotes(name));
+    else if (options.passed_over != nullptr)
+      options.passed_over->push_back(name);
   }
   found.raise(files.name());
 }
@@ -275,7 +288,7 @@ void load_parts(const TensorFiles& files, R& ranks, const std::vector<TensorPart
   std::vector<detail::Checksum> checksums;
   detail::on_all_ranks(ranks, [&] {
     tensors = detail::whole_tensors(detail::joined(parts, options.own));
-    detail::check_tensors(files, tensors, options, is_expected);
+    detail::check_tensors(files, tensors, options, is_expected, {ranks.rank(), ranks.size()});
     staged = detail::read_parts(files, tensors, detail::writers_of(ranks), checksums);
   });
   detail::sum_over_ranks(ranks, checksums);

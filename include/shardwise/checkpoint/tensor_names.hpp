@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "shardwise/version.hpp"
 
@@ -61,5 +62,13 @@ struct FileTensor {
 /// Where a file has the tensors of a model, by the model's names; other names are the same in both.
 /// For example, with {{"0.weight", "fc1.weight"}} the file calls 0.weight fc1.weight.
 using TensorNames = std::map<std::string, FileTensor>;
+
+/// Tensors that a file may have beside those of the model, and that are passed over.
+struct OtherTensors {
+  std::vector<std::string> without_meaning{};  ///< such as masks; a * stands for any text
+  /// Names of a tensor, and of the one of which it must be a copy, such as a head and the table to
+  /// which it is tied.
+  std::vector<std::pair<std::string, std::string>> copies{};
+};
 
 }  // namespace shardwise
