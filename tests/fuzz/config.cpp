@@ -53,10 +53,10 @@ void try_model(std::string_view type, std::string_view bytes, const Read& read,
 void try_field(const ConfigFile& config, const char* field) {
   fuzz::may_reject<data_error>([&] { config.size(field, 1); });
   fuzz::may_reject<data_error>([&] { config.number(field, 1); });
-  fuzz::may_reject<data_error>([&] { config.text(field, ""); });
-  fuzz::may_reject<data_error>([&] { config.flag(field, true); });
-  fuzz::may_reject<data_error>([&] { config.entries(field, 1); });
-  fuzz::may_reject<data_error>([&] { config.is_uniform(field); });
+  fuzz::may_reject<data_error>([&] { config.text(field); });
+  fuzz::may_reject<data_error>([&] { config.flag(field); });
+  fuzz::may_reject<data_error>([&] { config.entries(field); });
+  fuzz::may_reject<data_error>([&] { config.texts(field); });
 }
 
 }  // namespace

@@ -5,16 +5,33 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/file.hpp"
 
 namespace shardwise {
+
+/// What a field of a config.json does to what a model computes.
+enum class FieldEffect : std::uint8_t {
+  honoured,  ///< its value is read
+  none,      ///< no value changes anything
+  refused    ///< other values than the default would change it, and cannot be read
+};
+
+/// A field that some families of models have.
+struct ConfigField {
+  const char* name;   ///< its key
+  unsigned families;  ///< a bit for each
+  const char*
+      otherwise;  ///< the value, as JSON, that it has where it is not there; none if nullptr
+  FieldEffect effect = FieldEffect::honoured;  ///< see there
+};
 
 /// The fields of a config.json, or of an object in it. Every error is a data_error that names the
 /// file and the field. A field that is null counts as one that is not there.
@@ -73,14 +90,10 @@ class ConfigFile {
     if (!value.is_string()) refuse(field, "it must be a text");
     return value.get<std::string>();
   }
-  std::string text(const std::string& field, const std::string& otherwise) const {
-    return has(field) ? text(field) : otherwise;
-  }
   ///@}
 
-  /// A truth value; `otherwise` if the field is not there.
-  bool flag(const std::string& field, bool otherwise) const {
-    if (!has(field)) return otherwise;
+  /// A truth value.
+  bool flag(const std::string& field) const {
     const nlohmann::json& value = at(field);
     if (!value.is_boolean()) refuse(field, "it must be true or false");
     return value.get<bool>();
@@ -93,38 +106,58 @@ class ConfigFile {
     return {where_, path_ + field + '.', value};
   }
 
-  /// The number of fields of an object; `otherwise` if it is not there.
-  std::size_t entries(const std::string& field, std::size_t otherwise) const {
-    return has(field) ? section(field).fields_.size() : otherwise;
+  /// The number of fields of an object, or 0 if it is not there.
+  std::size_t entries(const std::string& field) const {
+    return has(field) ? section(field).fields_.size() : 0;
   }
 
-  /// Whether the field is a list of which all elements are equal to the first; true if it is not
-  /// there.
-  bool is_uniform(const std::string& field) const {
-    if (!has(field)) return true;
+  /// The bit of a text's place in `names`; those without a bit in `allowed` are refused.
+  unsigned one_of(const std::string& field, std::span<const char* const> names,
+                  unsigned allowed) const {
+    const std::string said = text(field);
+    std::string others;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if ((allowed >> i & 1U) == 0) continue;
+      if (said == names[i]) return 1U << i;
+      others += (others.empty() ? "" : ", ") + std::string(names[i]);
+    }
+    refuse(field, "this can be read here: " + others);
+  }
+
+  /// The texts of a list.
+  std::vector<std::string> texts(const std::string& field) const {
     const nlohmann::json& value = at(field);
-    if (!value.is_array()) refuse(field, "it must be a list");
+    std::vector<std::string> made;
     for (const nlohmann::json& element : value) {
-      if (element != value.front()) return false;
+      if (!value.is_array() || !element.is_string()) refuse(field, "it must be a list of texts");
+      made.push_back(element.get<std::string>());
     }
-    return true;
+    return made;
   }
 
-  /// Throws data_error unless the text is the one that can be read.
-  void require_text(const std::string& field, const std::string& only) const {
-    if (text(field) != only) refuse(field, "only " + only + " can be read");
-  }
-  /// The same, if the field is there.
-  void require_text_if_there(const std::string& field, const std::string& only) const {
-    if (has(field)) require_text(field, only);
-  }
-
-  /// Throws data_error unless the truth values that are there are `needed`.
-  void require_flags(bool needed, std::initializer_list<const char*> fields) const {
-    for (const char* field : fields) {
-      if (flag(field, needed) != needed)
-        refuse(field, needed ? "only models with it can be read" : "models with it cannot be read");
+  /// These fields, and the defaults of those in `known` that are not there. Of `known` the rows of
+  /// `family` count. A null is a value like others: it does not become the default.
+  /// throws   data_error for fields that are in neither list, and for refused values
+  ConfigFile with_fields(std::span<const ConfigField> known,
+                         std::span<const char* const> without_effect, unsigned family) const {
+    ConfigFile made = *this;
+    nlohmann::json others = fields_;
+    for (const char* name : without_effect) others.erase(name);
+    for (const ConfigField& field : known) {
+      if ((field.families & family) == 0) continue;
+      others.erase(field.name);
+      if (field.otherwise == nullptr) continue;
+      const nlohmann::json& value =
+          made.fields_.emplace(field.name, nlohmann::json::parse(field.otherwise)).first.value();
+      if (field.effect == FieldEffect::refused && value != nlohmann::json::parse(field.otherwise)) {
+        refuse(field.name, std::string("only ") + field.otherwise + " can be read");
+      }
     }
+    if (others.empty()) return made;
+    refuse(
+        others.begin().key(),
+        "no field of this name is known here; take it out of the file if it does not change what "
+        "the model computes");
   }
 
   /// Throws data_error unless the size, if it is there, divides the other one.
@@ -132,22 +165,18 @@ class ConfigFile {
     if (has(field) && size(other) % size(field) != 0) refuse(field, "it must divide " + other);
   }
 
-  /// Throws data_error if one of the fields is a rate of dropout above 0.
-  void refuse_dropout(std::initializer_list<const char*> rates) const {
-    for (const char* rate : rates) {
-      if (number(rate, 0) != 0) refuse(rate, "models with dropout cannot be read");
-    }
-  }
-
   /// Throws data_error: the field, its value, and `why` it cannot be.
   [[noreturn]] void refuse(const std::string& field, const std::string& why) const {
-    throw data_error(
-        {where_, ": ", path_, field, " is ", at(field).dump().substr(0, 100), ", but ", why});
+    const std::string value = fields_.value(field, nlohmann::json()).dump();
+    throw data_error({where_, ": ", path_, field.substr(0, longest_shown), " is ",
+                      value.substr(0, longest_shown), ", but ", why});
   }
 
  private:
   ConfigFile(std::string where, std::string path, nlohmann::json fields)
       : where_(std::move(where)), path_(std::move(path)), fields_(std::move(fields)) {}
+
+  static constexpr std::size_t longest_shown = 100;
 
   const nlohmann::json& at(const std::string& field) const {
     if (!has(field)) throw data_error({where_, ": has no ", path_, field});

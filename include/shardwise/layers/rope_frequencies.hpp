@@ -80,7 +80,7 @@ struct RopeFrequencies {
   constexpr A ramp(A i) const {
     const A first = std::max(std::floor(pair_that_turns(scaling.high)), A(0));
     const A last = std::min(std::ceil(pair_that_turns(scaling.low)), features - 1);
-    return std::clamp((i - first) / (last > first ? last - first : A(0.001)), A(0), A(1));
+    return std::clamp((i - first) / (last == first ? A(0.001) : last - first), A(0), A(1));
   }
   /// The pair, as a real number, that makes so many turns in the original length.
   constexpr A pair_that_turns(A turns) const {

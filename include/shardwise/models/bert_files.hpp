@@ -9,21 +9,17 @@
 #include "shardwise/checkpoint/config_file.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/models/bert.hpp"
+#include "shardwise/models/config_fields.hpp"
 #include "shardwise/models/names.hpp"
 
 namespace shardwise {
 
 /// Reads config.json in a directory of transformers. The rates of dropout in it are those of a
 /// training, and are not read: `BertForm` chooses yours.
-/// throws   data_error that names the field, for a file that cannot be read, for fields that are
-///          missing or of another kind, and for models that cannot be built here
+/// throws   data_error that names the field, for a file that cannot be read, for fields of another
+///          kind or name than config_fields.hpp lists, and for models that cannot be built here
 inline BertConfig read_bert_config(const std::filesystem::path& directory) {
-  const ConfigFile config(directory);
-  config.require_text("model_type", "bert");
-  config.require_text("hidden_act", "gelu");
-  config.require_text_if_there("position_embedding_type", "absolute");
-  config.require_flags(true, {"tie_word_embeddings"});
-  config.require_flags(false, {"is_decoder", "add_cross_attention"});
+  const ConfigFile config = detail::read_fields(directory, detail::of_bert);
   config.require_divides("num_attention_heads", "hidden_size");
   BertConfig made;
   made.vocabulary = config.size("vocab_size");

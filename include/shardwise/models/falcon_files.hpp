@@ -8,6 +8,7 @@
 
 #include "shardwise/checkpoint/config_file.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
+#include "shardwise/models/config_fields.hpp"
 #include "shardwise/models/names.hpp"
 #include "shardwise/models/parallel_gpt.hpp"
 #include "shardwise/models/rope_files.hpp"
@@ -15,17 +16,12 @@
 namespace shardwise {
 
 /// Reads config.json in a directory of transformers.
-/// throws   data_error that names the field, for a file that cannot be read, for fields that are
-///          missing or of another kind, and for models that cannot be built here
+/// throws   data_error that names the field, for a file that cannot be read, for fields of another
+///          kind or name than config_fields.hpp lists, and for models that cannot be built here
 inline ParallelGptConfig read_falcon_config(const std::filesystem::path& directory) {
-  const ConfigFile config(directory);
-  config.require_text("model_type", "falcon");
-  config.require_text_if_there("activation", "gelu");
-  config.require_flags(true, {"parallel_attn"});
-  config.require_flags(false, {"alibi", "apply_residual_connection_post_layernorm"});
-  config.refuse_dropout({"attention_dropout", "hidden_dropout"});
+  const ConfigFile config = detail::read_fields(directory, detail::of_falcon);
   config.require_divides("num_attention_heads", "hidden_size");
-  const bool is_new = config.flag("new_decoder_architecture", false);
+  const bool is_new = config.flag("new_decoder_architecture");
   ParallelGptConfig made;
   made.vocabulary = config.size("vocab_size");
   made.features = config.size("hidden_size");
@@ -37,11 +33,10 @@ inline ParallelGptConfig read_falcon_config(const std::filesystem::path& directo
     config.require_divides("num_kv_heads", "num_attention_heads");
     made.groups = config.size("num_kv_heads", made.heads);
   } else {
-    made.groups = config.flag("multi_query", true) ? 1 : made.heads;
+    made.groups = config.flag("multi_query") ? 1 : made.heads;
   }
   made.head_size = made.features / made.heads;
-  made.rope =
-      detail::rope_options(config, made.head_size, config.size("max_position_embeddings", 2048));
+  made.rope = detail::rope_options(config, made.head_size, detail::of_ropes, false);
   const std::size_t most_norms = is_new ? 2 : 1;
   const std::size_t norms = config.size("num_ln_in_parallel_attn", most_norms);
   if (norms > most_norms) {
@@ -49,8 +44,8 @@ inline ParallelGptConfig read_falcon_config(const std::filesystem::path& directo
                   "a block has at most one norm, or two with new_decoder_architecture");
   }
   made.form.two_norms = norms == 2;
-  made.form.attention_bias = made.form.perceptron_bias = config.flag("bias", false);
-  made.form.tied = config.flag("tie_word_embeddings", true);
+  made.form.attention_bias = made.form.perceptron_bias = config.flag("bias");
+  made.form.tied = config.flag("tie_word_embeddings");
   return made;
 }
 

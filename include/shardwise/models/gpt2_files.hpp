@@ -8,6 +8,7 @@
 
 #include "shardwise/checkpoint/config_file.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
+#include "shardwise/models/config_fields.hpp"
 #include "shardwise/models/gpt2.hpp"
 #include "shardwise/models/names.hpp"
 
@@ -15,14 +16,10 @@ namespace shardwise {
 
 /// Reads config.json in a directory of transformers. The rates of dropout in it are those of a
 /// training, and are not read: `Gpt2Form` chooses yours.
-/// throws   data_error that names the field, for a file that cannot be read, for fields that are
-///          missing or of another kind, and for models that cannot be built here
+/// throws   data_error that names the field, for a file that cannot be read, for fields of another
+///          kind or name than config_fields.hpp lists, and for models that cannot be built here
 inline Gpt2Config read_gpt2_config(const std::filesystem::path& directory) {
-  const ConfigFile config(directory);
-  config.require_text("model_type", "gpt2");
-  config.require_text_if_there("activation_function", "gelu_new");
-  config.require_flags(true, {"scale_attn_weights", "tie_word_embeddings"});
-  config.require_flags(false, {"scale_attn_by_inverse_layer_idx", "add_cross_attention"});
+  const ConfigFile config = detail::read_fields(directory, detail::of_gpt2);
   config.require_divides("n_head", "n_embd");
   Gpt2Config made;
   made.vocabulary = config.size("vocab_size");

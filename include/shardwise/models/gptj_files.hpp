@@ -9,20 +9,17 @@
 #include "shardwise/checkpoint/config_file.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/layers/rope.hpp"
+#include "shardwise/models/config_fields.hpp"
 #include "shardwise/models/names.hpp"
 #include "shardwise/models/parallel_gpt.hpp"
 
 namespace shardwise {
 
 /// Reads config.json in a directory of transformers. The form of the model is `gptj_form`.
-/// throws   data_error that names the field, for a file that cannot be read, for fields that are
-///          missing or of another kind, and for models that cannot be built here
+/// throws   data_error that names the field, for a file that cannot be read, for fields of another
+///          kind or name than config_fields.hpp lists, and for models that cannot be built here
 inline ParallelGptConfig read_gptj_config(const std::filesystem::path& directory) {
-  const ConfigFile config(directory);
-  config.require_text("model_type", "gptj");
-  config.require_text("activation_function", "gelu_new");
-  config.require_flags(false, {"tie_word_embeddings"});
-  config.refuse_dropout({"attn_pdrop", "embd_pdrop", "resid_pdrop"});
+  const ConfigFile config = detail::read_fields(directory, detail::of_gptj);
   config.require_divides("n_head", "n_embd");
   ParallelGptConfig made;
   made.form = gptj_form;

@@ -30,13 +30,15 @@ namespace shardwise {
 
 /// What the type of a Llama says.
 struct LlamaForm {
-  bool bias = false;        ///< whether queries, keys and values have a bias, as in Qwen2
-  bool head_norms = false;  ///< whether each query and key is normalised, as in Qwen3
-  bool tied = false;        ///< whether the logits use the table of the embedding
-  bool experts = false;     ///< whether blocks end in a mixture of experts, as in Mixtral
-  bool balanced = false;    ///< whether each mixture has a balancing loss in training
-  std::size_t window = 0;   ///< tokens that a token sees, with itself; 0 for all before it; in a
-                            ///< type also `dynamic`, for the window of the config
+  bool bias = false;             ///< whether queries, keys and values have a bias, as in Qwen2
+  bool output_bias = false;      ///< whether the last linear layer of attention has one
+  bool perceptron_bias = false;  ///< whether the linear layers of a perceptron have
+  bool head_norms = false;       ///< whether each query and key is normalised, as in Qwen3
+  bool tied = false;             ///< whether the logits use the table of the embedding
+  bool experts = false;          ///< whether blocks end in a mixture of experts, as in Mixtral
+  bool balanced = false;         ///< whether each mixture has a balancing loss in training
+  std::size_t window = 0;  ///< tokens that a token sees, with itself; 0 for all before it; in a
+                           ///< type also `dynamic`, for the window of the config
 
   friend constexpr bool operator==(const LlamaForm&, const LlamaForm&) = default;
 };
@@ -75,8 +77,8 @@ auto llama_perceptron(const LlamaConfig& config, const RmsNorm<dynamic>& norm) {
       return Sequential(norm, experts);
     }
   } else {
-    using First = Linear<typename Plan::first, dynamic, dynamic, false>;
-    using Second = Linear<typename Plan::second, dynamic, dynamic, false>;
+    using First = Linear<typename Plan::first, dynamic, dynamic, Form.perceptron_bias>;
+    using Second = Linear<typename Plan::second, dynamic, dynamic, Form.perceptron_bias>;
     const First up(config.features, config.hidden);
     return Sequential(norm, Join(Times<activations::Silu>{}, up, up),
                       Second(config.hidden, config.features));
@@ -85,9 +87,11 @@ auto llama_perceptron(const LlamaConfig& config, const RmsNorm<dynamic>& norm) {
 
 inline std::string text_of(const LlamaForm& form) {
   return sentence(
-      {"LlamaForm{.bias = ", flag_text(form.bias), ", .head_norms = ", flag_text(form.head_norms),
-       ", .tied = ", flag_text(form.tied), ", .experts = ", flag_text(form.experts),
-       ", .balanced = ", flag_text(form.balanced), ", .window = ", size_name(form.window), "}"});
+      {"LlamaForm{.bias = ", flag_text(form.bias), ", .output_bias = ", flag_text(form.output_bias),
+       ", .perceptron_bias = ", flag_text(form.perceptron_bias),
+       ", .head_norms = ", flag_text(form.head_norms), ", .tied = ", flag_text(form.tied),
+       ", .experts = ", flag_text(form.experts), ", .balanced = ", flag_text(form.balanced),
+       ", .window = ", size_name(form.window), "}"});
 }
 
 /// The form that a type must have for this config, where it leaves its window `dynamic` or not.
@@ -126,9 +130,10 @@ template <class Plan = TensorPlan, LlamaForm Form = LlamaForm{}, std::size_t Blo
 auto llama(const LlamaConfig& config) {
   static_assert(Form.experts || !Form.balanced,
                 "LlamaForm: only models with experts have a balancing loss.");
+  static_assert(!(Form.experts && Form.perceptron_bias), "LlamaForm: experts have no bias.");
   using Heads = Linear<typename Plan::first, dynamic, dynamic, Form.bias>;
-  using First = Linear<typename Plan::first, dynamic, dynamic, false>;
-  using Second = Linear<typename Plan::second, dynamic, dynamic, false>;
+  using Output = Linear<typename Plan::second, dynamic, dynamic, Form.output_bias>;
+  using Logits = Linear<typename Plan::first, dynamic, dynamic, false>;
   using Table = Embedding<dynamic, dynamic, typename Plan::first>;
   detail::require_groups("llama", config.heads, config.groups);
   detail::require_form("llama", detail::text_of(Form),
@@ -150,16 +155,16 @@ auto llama(const LlamaConfig& config) {
   const auto attend = detail::attention_in<attention>(config.form.window);
   const auto block =
       Sequential(Residual(Sequential(norm, Join(attend, turned(queries), turned(keys), keys),
-                                     Second(config.heads * size, wide))),
+                                     Output(config.heads * size, wide))),
                  Residual(detail::llama_perceptron<Plan, Form>(config, norm)));
 
   const To<typename Plan::stream> stream;
   const auto blocks = detail::repeated<Blocks>(config.layers, block);
   const Table table(config.vocabulary, wide);
-  const First logits(wide, config.vocabulary);
+  const Logits logits(wide, config.vocabulary);
   if constexpr (Form.tied) {
     return Sequential(Owns<detail::LlamaTable, Table>(table), stream, blocks, norm,
-                      Borrows<detail::LlamaTable, First>(logits));
+                      Borrows<detail::LlamaTable, Logits>(logits));
   } else {
     return Sequential(table, stream, blocks, norm, logits);
   }

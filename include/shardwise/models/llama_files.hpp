@@ -1,6 +1,7 @@
 #pragma once
 // The directories in which transformers, versions 4 and 5, keep models of the Llama family.
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "shardwise/checkpoint/config_file.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
+#include "shardwise/models/config_fields.hpp"
 #include "shardwise/models/llama.hpp"
 #include "shardwise/models/rope_files.hpp"
 
@@ -15,21 +17,47 @@ namespace shardwise {
 
 namespace detail {
 
-/// Throws data_error for fields that ask for what the family's models here do not do.
-inline void refuse_other_forms(const ConfigFile& config) {
-  config.require_text("hidden_act", "silu");
-  config.require_flags(false, {"attention_bias", "mlp_bias"});
-  config.require_divides("num_key_value_heads", "num_attention_heads");
-  config.refuse_dropout({"attention_dropout", "embd_pdrop", "resid_pdrop"});
-  if (!config.is_uniform("layer_types")) {
-    config.refuse("layer_types", "only models whose layers are alike can be read");
+/// How many layers layer_types gives a window; `otherwise` where the field is not there.
+inline std::size_t sliding_layers(const ConfigFile& config, std::size_t layers,
+                                  std::size_t otherwise) {
+  if (!config.has("layer_types")) return otherwise;
+  const std::vector<std::string> types = config.texts("layer_types");
+  const auto count = [&types](const char* type) {
+    return static_cast<std::size_t>(std::count(types.begin(), types.end(), type));
+  };
+  const std::size_t sliding = count("sliding_attention");
+  if (types.size() != layers || sliding + count("full_attention") != layers) {
+    config.refuse("layer_types",
+                  "it must be full_attention or sliding_attention for each of num_hidden_layers");
   }
+  return sliding;
+}
+
+/// The window of all layers, 0 for none.
+/// throws   data_error if only some have it
+inline std::size_t window_of(const ConfigFile& config, unsigned family, std::size_t layers) {
+  const bool is_qwen = (family & of_qwens) != 0;
+  const bool used = config.has("sliding_window") && family != of_llama &&
+                    (!is_qwen || config.flag("use_sliding_window"));
+  const std::size_t window = used ? config.size("sliding_window") : 0;
+  std::size_t usual = used ? layers : 0;  // of the layers
+  if (is_qwen && used) {
+    const auto all = static_cast<double>(layers);
+    usual -= static_cast<std::size_t>(std::clamp(config.number("max_window_layers"), 0.0, all));
+  }
+  const std::size_t sliding = sliding_layers(config, layers, usual);
+  if (family == of_llama) return 0;
+  if (is_qwen ? sliding > 0 && !used : sliding != usual) {
+    config.refuse("layer_types", "sliding_window and use_sliding_window say otherwise");
+  }
+  if (sliding != 0 && sliding != layers) {
+    config.refuse(config.has("layer_types") ? "layer_types" : "max_window_layers",
+                  "only models whose layers are alike can be read");
+  }
+  return sliding == 0 ? 0 : window;
 }
 
 inline void read_experts(const ConfigFile& config, LlamaConfig& made) {
-  if (config.number("router_jitter_noise", 0) != 0) {
-    config.refuse("router_jitter_noise", "models with noise in their router cannot be read");
-  }
   made.form.experts = true;
   made.experts = config.size("num_local_experts");
   made.chosen = config.size("num_experts_per_tok");
@@ -43,17 +71,12 @@ inline void read_experts(const ConfigFile& config, LlamaConfig& made) {
 /// Reads config.json in a directory of transformers: of Llama, Mistral, Mixtral, Phi-3, Qwen2 or
 /// Qwen3. What it says of a balancing loss is of a training, and is not read: set `form.balanced`
 /// and `balance` if you want one.
-/// throws   data_error that names the field, for a file that cannot be read, for fields that are
-///          missing or of another kind, and for models that cannot be built here
+/// throws   data_error that names the field, for a file that cannot be read, for fields of another
+///          kind or name than config_fields.hpp lists, and for models that cannot be built here
 inline LlamaConfig read_llama_config(const std::filesystem::path& directory) {
-  const ConfigFile config(directory);
-  const std::string type = config.text("model_type");
-  const bool is_qwen = type == "qwen2" || type == "qwen3";
-  const bool is_mixtral = type == "mixtral";
-  if (type != "llama" && type != "mistral" && type != "phi3" && !is_qwen && !is_mixtral) {
-    config.refuse("model_type", "llama, mistral, mixtral, phi3, qwen2 and qwen3 can be read");
-  }
-  detail::refuse_other_forms(config);
+  const ConfigFile config = detail::read_fields(directory, detail::of_llamas);
+  const unsigned family = detail::family_of(config, detail::of_llamas);
+  config.require_divides("num_key_value_heads", "num_attention_heads");
   LlamaConfig made;
   made.vocabulary = config.size("vocab_size");
   made.features = config.size("hidden_size");
@@ -65,16 +88,20 @@ inline LlamaConfig read_llama_config(const std::filesystem::path& directory) {
   if (!config.has("head_dim") && made.features % made.heads != 0) {
     config.refuse("num_attention_heads", "it must divide hidden_size where head_dim is missing");
   }
-  made.head_size = config.size("head_dim", made.features / made.heads);
-  made.rope = detail::rope_options(config, made.head_size, config.size("max_position_embeddings"));
-  made.fused = type == "phi3";
-  if (is_mixtral) detail::read_experts(config, made);
-  made.form.bias = type == "qwen2";
-  made.form.head_norms = type == "qwen3";
-  made.form.tied = config.flag("tie_word_embeddings", false);
-  if (!is_qwen || config.flag("use_sliding_window", false)) {
-    made.form.window = config.size("sliding_window", 0);
-  }
+  const bool is_qwen3 = family == detail::of_qwen3;
+  made.head_size =
+      is_qwen3 ? config.size("head_dim") : config.size("head_dim", made.features / made.heads);
+  made.fused = family == detail::of_phi3;
+  // the class of Phi-3 in transformers calls another formula yarn
+  const unsigned kinds = made.fused ? detail::of_plain : detail::of_ropes;
+  made.rope = detail::rope_options(config, made.head_size, kinds, made.fused);
+  if (family == detail::of_mixtral) detail::read_experts(config, made);
+  made.form.output_bias = config.flag("attention_bias");
+  made.form.bias = family == detail::of_qwen2 || made.form.output_bias;
+  made.form.perceptron_bias = config.flag("mlp_bias");
+  made.form.head_norms = is_qwen3;
+  made.form.tied = config.flag("tie_word_embeddings");
+  made.form.window = detail::window_of(config, family, made.layers);
   return made;
 }
 
@@ -88,21 +115,23 @@ inline std::vector<FileTensor> llama_tensors(const LlamaConfig& config) {
   for (std::size_t layer = 0; layer < config.layers; ++layer) {
     const std::string block = "model.layers." + std::to_string(layer) + '.';
     const std::string attention = block + "self_attn.";
-    const auto add = [&](const std::string& own, const std::string& fused, std::size_t first_row) {
+    const auto add = [&](const std::string& own, const std::string& fused, std::size_t first_row,
+                         bool has_bias) {
       if (config.fused) {
         tensors.emplace_back(fused + ".weight", first_row);
       } else {
         tensors.emplace_back(own + ".weight");
+        if (has_bias) tensors.emplace_back(own + ".bias");
       }
     };
     tensors.emplace_back(block + "input_layernorm.weight");
     for (std::size_t i = 0; i < 3; ++i) {
       const std::string own = attention + letters[i];
-      add(own + "_proj", attention + "qkv_proj", first_rows[i]);
-      if (config.form.bias) tensors.emplace_back(own + "_proj.bias");
+      add(own + "_proj", attention + "qkv_proj", first_rows[i], config.form.bias);
       if (config.form.head_norms && i < 2) tensors.emplace_back(own + "_norm.weight");
     }
     tensors.emplace_back(attention + "o_proj.weight");
+    if (config.form.output_bias) tensors.emplace_back(attention + "o_proj.bias");
     tensors.emplace_back(block + "post_attention_layernorm.weight");
     if (config.form.experts) {
       const std::string mixture = block + "block_sparse_moe.";
@@ -111,9 +140,11 @@ inline std::vector<FileTensor> llama_tensors(const LlamaConfig& config) {
         tensors.emplace_back(mixture + "experts.*." + part + ".weight");
       continue;
     }
-    add(block + "mlp.gate_proj", block + "mlp.gate_up_proj", 0);
-    add(block + "mlp.up_proj", block + "mlp.gate_up_proj", config.hidden);
+    const bool biased = config.form.perceptron_bias;
+    add(block + "mlp.gate_proj", block + "mlp.gate_up_proj", 0, biased);
+    add(block + "mlp.up_proj", block + "mlp.gate_up_proj", config.hidden, biased);
     tensors.emplace_back(block + "mlp.down_proj.weight");
+    if (biased) tensors.emplace_back(block + "mlp.down_proj.bias");
   }
   tensors.emplace_back("model.norm.weight");
   if (!config.form.tied) tensors.emplace_back("lm_head.weight");

@@ -13,8 +13,9 @@ namespace shardwise {
 template <LlamaForm... Forms>
 struct LlamaForms {};
 
-/// The forms that files of Llama, Mistral, Phi-3, Qwen2 and Qwen3 have, with any window. Mixtral
-/// has others: `LlamaForm{.experts = true, .window = dynamic}`.
+/// The forms that files of Llama, Mistral, Phi-3, Qwen2 and Qwen3 have, with any window. Others are
+/// `LlamaForm{.experts = true, .window = dynamic}`, of Mixtral, and those with more biases, of
+/// files that have `attention_bias` or `mlp_bias`.
 using DenseLlamaForms =
     LlamaForms<LlamaForm{.window = dynamic}, LlamaForm{.tied = true, .window = dynamic},
                LlamaForm{.bias = true, .window = dynamic},

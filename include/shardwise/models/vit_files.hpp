@@ -8,6 +8,7 @@
 
 #include "shardwise/checkpoint/config_file.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
+#include "shardwise/models/config_fields.hpp"
 #include "shardwise/models/names.hpp"
 #include "shardwise/models/vit.hpp"
 
@@ -15,13 +16,10 @@ namespace shardwise {
 
 /// Reads config.json in a directory of transformers' ViTForImageClassification. The rates of
 /// dropout in it are those of a training, and are not read: `VitForm` chooses yours.
-/// throws   data_error that names the field, for a file that cannot be read, for fields that are
-///          missing or of another kind, and for models that cannot be built here
+/// throws   data_error that names the field, for a file that cannot be read, for fields of another
+///          kind or name than config_fields.hpp lists, and for models that cannot be built here
 inline VitConfig read_vit_config(const std::filesystem::path& directory) {
-  const ConfigFile config(directory);
-  config.require_text("model_type", "vit");
-  config.require_text_if_there("hidden_act", "gelu");
-  config.require_flags(true, {"qkv_bias"});
+  const ConfigFile config = detail::read_fields(directory, detail::of_vit);
   config.require_divides("num_attention_heads", "hidden_size");
   VitConfig made;
   made.channels = config.size("num_channels");
@@ -31,7 +29,7 @@ inline VitConfig read_vit_config(const std::filesystem::path& directory) {
   made.hidden = config.size("intermediate_size");
   made.heads = config.size("num_attention_heads");
   made.layers = config.size("num_hidden_layers");
-  made.classes = config.entries("id2label", 2);  // transformers leaves out two without a name
+  made.classes = config.has("id2label") ? config.entries("id2label") : config.size("num_labels");
   if (made.classes == 0) config.refuse("id2label", "a model has at least one class");
   made.epsilon = config.number("layer_norm_eps");
   if (made.patch > made.side) config.refuse("patch_size", "it must be at most image_size");

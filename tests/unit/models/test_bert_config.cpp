@@ -46,13 +46,13 @@ TEST_CASE("what cannot be built is refused by its field") {
   check_refused(read_bert,
                 {{{{"model_type", "\"roberta\""}}, {"model_type is \"roberta\""}},
                  {{{"hidden_act", "\"gelu_new\""}}, {"hidden_act is \"gelu_new\""}},
-                 {{{"position_embedding_type", "\"relative_key\""}}, {"only absolute"}},
+                 {{{"position_embedding_type", "\"relative_key\""}}, {"only \"absolute\""}},
                  {{{"tie_word_embeddings", "false"}}, {"tie_word_embeddings is false"}},
                  {{{"is_decoder", "true"}}, {"is_decoder is true"}},
                  {{{"add_cross_attention", "true"}}, {"add_cross_attention is true"}},
                  {{{"num_attention_heads", "7"}}, {"num_attention_heads is 7, but it must divide"}},
                  {{{"type_vocab_size", "0"}}, {"type_vocab_size is 0"}},
-                 {{{"type_vocab_size", ""}}, {"has no type_vocab_size"}}});
+                 {{{"type_vocab_size", "null"}}, {"has no type_vocab_size"}}});
   check_mentions(message_of<argument_error>([] { bert({.features = 10, .heads = 3}); }),
                  {"bert: 10 features", "3 heads"});
 }

@@ -72,12 +72,12 @@ TEST_CASE("a refusal of which a test says no word fails the test" * doctest::exp
 
 TEST_CASE("what cannot be built is refused by its field") {
   check_refused(read_gpt2, {{{{"model_type", "\"bert\""}}, {"model_type is \"bert\""}},
-                            {{{"activation_function", "\"relu\""}}, {"only gelu_new"}},
+                            {{{"activation_function", "\"relu\""}}, {"only \"gelu_new\""}},
                             {{{"scale_attn_weights", "false"}}, {"scale_attn_weights"}},
                             {{{"tie_word_embeddings", "false"}}, {"tie_word_embeddings"}},
                             {{{"add_cross_attention", "true"}}, {"add_cross_attention"}},
                             {{{"n_head", "7"}}, {"n_head is 7, but it must divide"}},
-                            {{{"n_embd", ""}}, {"has no n_embd"}}});
+                            {{{"n_embd", "null"}}, {"has no n_embd"}}});
   check_mentions(message_of<argument_error>([] { gpt2({.features = 10, .heads = 3}); }),
                  {"10 features", "3 heads"});
 }

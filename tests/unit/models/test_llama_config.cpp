@@ -82,26 +82,109 @@ TEST_CASE("sizes and forms are those of the file") {
   CHECK(!llama.fused);
   CHECK(read_llama({{"head_dim", "10"}}).head_size == 10);
   CHECK(read_llama({{"num_key_value_heads", ""}}).groups == 6);
-  CHECK(read_llama({{"model_type", "\"mistral\""}, {"sliding_window", "7"}}).form.window == 7);
-  CHECK(read_llama({{"model_type", "\"mistral\""}, {"sliding_window", "null"}}).form.window == 0);
   CHECK(read_llama({{"model_type", "\"phi3\""}}).fused);
-  const Fields qwen{
-      {"model_type", "\"qwen2\""}, {"sliding_window", "7"}, {"tie_word_embeddings", "true"}};
-  CHECK(read_llama(qwen).form == LlamaForm{.bias = true, .tied = true});
-  Fields windowed = qwen;
-  windowed["use_sliding_window"] = "true";
-  CHECK(read_llama(windowed).form == LlamaForm{.bias = true, .tied = true, .window = 7});
+  CHECK(read_llama({{"model_type", "\"qwen2\""}, {"tie_word_embeddings", "true"}}).form ==
+        LlamaForm{.bias = true, .tied = true});
   CHECK(read_llama({{"model_type", "\"qwen3\""}}).form == LlamaForm{.head_norms = true});
+  CHECK(read_llama({{"attention_bias", "true"}}).form ==
+        LlamaForm{.bias = true, .output_bias = true});
+  CHECK(read_llama({{"mlp_bias", "true"}}).form == LlamaForm{.perceptron_bias = true});
   const LlamaConfig mixtral = read_llama(of_experts);
   CHECK(mixtral.form == LlamaForm{.experts = true});
   CHECK(mixtral.experts == 8);
   CHECK(mixtral.chosen == 2);
 }
 
+TEST_CASE("what a file does not say is as in the family's class of transformers") {
+  const auto without = [](const std::string& family, const std::string& field) {
+    return read_llama({{"model_type", '"' + family + '"'}, {field, ""}});
+  };
+  CHECK(without("llama", "num_key_value_heads").groups == 6);
+  CHECK(without("llama", "rms_norm_eps").epsilon == 1e-6);
+  CHECK(without("mixtral", "rms_norm_eps").epsilon == 1e-5);
+  CHECK(without("mixtral", "rope_theta").rope.theta == 1e6);
+  CHECK(without("llama", "hidden_act").features == 48);
+  CHECK(without("mistral", "sliding_window").form.window == 4096);
+  CHECK(without("mixtral", "sliding_window").form.window == 0);
+  CHECK(without("qwen3", "head_dim").head_size == 128);
+  CHECK(without("llama", "vocab_size").vocabulary == 32000);
+  const Fields yarn{{"max_position_embeddings", ""},
+                    {"rope_scaling", R"({"type": "yarn", "factor": 4.0})"}};
+  CHECK(read_llama(yarn).rope.scaling.original == 2048);
+  for (const std::string family : {"mistral", "mixtral"}) {
+    Fields eight{{"model_type", '"' + family + '"'}, {"num_key_value_heads", ""}};
+    check_refused(read_llama, {{eight, {"num_key_value_heads is 8", "divide"}}});
+    eight["num_attention_heads"] = "16";
+    CHECK(read_llama(eight).groups == 8);
+    eight["num_key_value_heads"] = "null";
+    CHECK(read_llama(eight).groups == 16);
+  }
+}
+
+TEST_CASE("the window is that of all layers") {
+  const auto window = [](Fields changed, const char* family) {
+    changed["model_type"] = '"' + std::string(family) + '"';
+    changed.try_emplace("sliding_window", "7");
+    return read_llama(changed).form.window;
+  };
+  const std::string full = R"("full_attention")", part = R"("sliding_attention")";
+  const std::string all_full = '[' + full + ',' + full + ',' + full + ']';
+  const std::string all_part = '[' + part + ',' + part + ',' + part + ']';
+  const std::string mixed = '[' + full + ',' + part + ',' + part + ']';
+  const auto refused = [&](const Fields& changed, const char* family, const char* field) {
+    check_mentions(message_of<data_error>([&] { window(changed, family); }), {field});
+  };
+  for (const Fields& other : {Fields{}, Fields{{"layer_types", all_part}},
+                              Fields{{"use_sliding_window", "true"}, {"max_window_layers", "0"}}})
+    CHECK(window(other, "llama") == 0);
+  for (const char* family : {"mistral", "mixtral", "phi3"}) {
+    CHECK(window({}, family) == 7);
+    CHECK(window({{"layer_types", all_part}}, family) == 7);
+    CHECK(window({{"sliding_window", "null"}}, family) == 0);
+    CHECK(window({{"sliding_window", "null"}, {"layer_types", all_full}}, family) == 0);
+    refused({{"sliding_window", "null"}, {"layer_types", all_part}}, family, "layer_types is [");
+    refused({{"layer_types", all_full}}, family, "layer_types is [");
+    refused({{"layer_types", mixed}}, family, "layer_types is [");
+    refused({{"sliding_window", "0"}}, family, "sliding_window is 0");
+  }
+  for (const char* family : {"qwen2", "qwen3"}) {
+    const auto used = [](Fields more) {
+      more["use_sliding_window"] = "true";
+      return more;
+    };
+    CHECK(window({}, family) == 0);
+    CHECK(window({{"max_window_layers", "0"}}, family) == 0);
+    CHECK(window(used({}), family) == 0);  // from layer 28 on, and there are 3
+    CHECK(window(used({{"max_window_layers", "3"}}), family) == 0);
+    CHECK(window(used({{"max_window_layers", "0"}}), family) == 7);
+    CHECK(window(used({{"sliding_window", "null"}, {"max_window_layers", "0"}}), family) == 0);
+    CHECK(window(used({{"layer_types", all_full}, {"max_window_layers", "0"}}), family) == 0);
+    CHECK(window(used({{"layer_types", all_part}}), family) == 7);
+    refused(used({{"max_window_layers", "1"}}), family, "max_window_layers is 1");
+    refused(used({{"layer_types", mixed}}), family, "layer_types is [");
+    refused({{"layer_types", all_part}}, family, "use_sliding_window");
+  }
+  CHECK(window({{"layer_types", mixed}}, "llama") == 0);
+  refused({{"layer_types", '[' + part + ']'}}, "llama", "each of num_hidden_layers");
+  refused({{"layer_types", '[' + part + ']'}}, "mistral", "each of num_hidden_layers");
+  refused({{"layer_types", R"(["full_attention", "full_attention", 3])"}}, "qwen3",
+          "list of texts");
+  refused({{"layer_types", R"(["full_attention", "full_attention", "conv"])"}}, "qwen3",
+          "layer_types is [");
+}
+
 TEST_CASE("the frequencies of positions are read from both versions") {
   CHECK(read_llama({}).rope.theta == 500000);
   CHECK(read_llama({{"rope_theta", ""}}).rope.theta == 10000);
-  CHECK(read_llama({{"partial_rotary_factor", "0.5"}}).rope.features == 4);
+  const Fields phi3{{"model_type", "\"phi3\""}, {"partial_rotary_factor", "0.5"}};
+  CHECK(read_llama(phi3).rope.features == 4);
+  const RopeOptions both = read_llama({{"rope_parameters", R"({"rope_theta": 300.0})"},
+                                       {"rope_scaling", R"({"type": "linear", "factor": 2.0})"}})
+                               .rope;
+  CHECK(both.theta == 500000);
+  CHECK(both.scaling.factor == 2);
+  CHECK(read_llama({{"rope_parameters", R"({"rope_theta": 300.0})"}}).rope.theta == 300);
+  CHECK(read_llama({{"rope_parameters", R"({"rope_type": "default"})"}}).rope.theta == 500000);
   CHECK(
       read_llama({{"rope_scaling", R"({"type": "linear", "factor": 2.0})"}}).rope.scaling.factor ==
       2);
@@ -124,9 +207,14 @@ TEST_CASE("the frequencies of positions are read from both versions") {
   CHECK(yarn.low == 1);
   CHECK(yarn.high == 32);
   CHECK(yarn.amplitude == doctest::Approx(0.1 * std::log(4.0) + 1));
-  CHECK(
-      read_llama({{"rope_scaling", R"({"type": "yarn", "factor": 4.0, "attention_factor": 1.5})"}})
-          .rope.scaling.amplitude == 1.5);
+  const auto amplitude = [](const std::string& more) {
+    const std::string yarn = R"({"type": "yarn", "factor": 4.0, )" + more + '}';
+    return read_llama({{"rope_scaling", yarn}}).rope.scaling.amplitude;
+  };
+  CHECK(amplitude(R"("attention_factor": 1.5)") == 1.5);
+  CHECK(amplitude(R"("mscale": 0.7, "truncate": true)") == yarn.amplitude);
+  CHECK(amplitude(R"("mscale": 0.7, "mscale_all_dim": 2)") ==
+        doctest::Approx((0.07 * std::log(4.0) + 1) / (0.2 * std::log(4.0) + 1)));
 }
 
 TEST_CASE("what cannot be built is refused by its field") {
@@ -134,14 +222,16 @@ TEST_CASE("what cannot be built is refused by its field") {
       read_llama,
       {{{{"model_type", "\"gemma2\""}}, {"config.json", "model_type is \"gemma2\"", "qwen3"}},
        {{{"model_type", "3"}}, {"model_type is 3", "a text"}},
-       {{{"hidden_act", "\"gelu\""}}, {"hidden_act is \"gelu\"", "only silu"}},
-       {{{"attention_bias", "true"}}, {"attention_bias is true"}},
+       {{{"hidden_act", "\"gelu\""}}, {"hidden_act is \"gelu\"", "only \"silu\""}},
+       {{{"model_type", "\"mistral\""}, {"attention_bias", "true"}}, {"attention_bias is true"}},
+       {{{"a_field_of_tomorrow", "false"}},
+        {"a_field_of_tomorrow is false", "take it out of the file if"}},
        {{{"mlp_bias", "1"}}, {"mlp_bias is 1", "true or false"}},
        {{{"attention_dropout", "0.1"}}, {"attention_dropout is 0.1"}},
-       {{{"layer_types", R"(["full_attention", "sliding_attention"])"}}, {"layer_types is ["}},
-       {{{"vocab_size", ""}}, {"has no vocab_size"}},
+       {{{"vocab_size", "null"}}, {"has no vocab_size"}},
        {{{"hidden_size", "0"}}, {"hidden_size is 0", "1 to 536870912"}},
        {{{"hidden_size", "-48"}}, {"hidden_size is -48"}},
+       {{{"model_type", "\"qwen3\""}, {"head_dim", "null"}}, {"has no head_dim"}},
        {{{"head_dim", "536870913"}}, {"head_dim is 536870913", "1 to 536870912"}},
        {{{"layer_types", std::string(300'000, '[') + std::string(300'000, ']')}},
         {"config.json", "more than 16 deep"}},
@@ -149,17 +239,29 @@ TEST_CASE("what cannot be built is refused by its field") {
        {{{"num_key_value_heads", "4"}}, {"num_key_value_heads is 4", "divide"}},
        {{{"rms_norm_eps", "\"small\""}}, {"rms_norm_eps is \"small\"", "finite number"}},
        {{{"rope_scaling", "3"}}, {"rope_scaling is 3", "an object"}},
-       {{{"rope_scaling", R"({"type": "longrope", "factor": 4})"}},
+       {{{"rope_scaling", R"({"type": "longrope", "long_factor": [2]})"}},
         {"rope_scaling.type is \"longrope\"", "yarn"}},
+       {{{"rope_scaling", R"({"type": "su"})"}}, {"rope_scaling.type is \"su\""}},
+       {{{"rope_scaling", R"({"type": "mrope"})"}}, {"rope_scaling.type is \"mrope\""}},
+       {{{"rope_scaling", R"({"rope_type": "dynamic"})"}},
+        {"rope_scaling.rope_type is \"dynamic\""}},
+       {{{"rope_scaling", R"({"type": "linear", "mrope_section": [1]})"}},
+        {"mrope_section is [1]"}},
+       {{{"model_type", "\"phi3\""}, {"rope_scaling", R"({"type": "yarn", "factor": 2})"}},
+        {"rope_scaling.type is \"yarn\"", "default"}},
        {{{"rope_scaling", R"({"type": "linear"})"}}, {"has no rope_scaling.factor"}},
-       {{{"rope_scaling", R"({"type": "yarn", "factor": 4, "mscale": 0.7})"}},
-        {"rope_scaling.mscale is 0.7"}},
+       {{{"rope_scaling", R"({"type": "yarn", "factor": 4, "truncate": false})"}},
+        {"rope_scaling.truncate is false"}},
+       {{{"model_type", "\"phi3\""}, {"partial_rotary_factor", "0.4"}},
+        {"partial_rotary_factor is 0.4", "even number"}},
        {{{"partial_rotary_factor", "1.5"}}, {"partial_rotary_factor is 1.5"}},
-       {{{"rope_parameters", R"({"full_attention": {}})"}}, {"has no rope_parameters.rope_theta"}},
+       {{{"rope_parameters", R"({"full_attention": {}})"}}, {"full_attention is {}"}},
+       {{{"rope_parameters", R"({"partial_rotary_factor": 0.5})"}},
+        {"rope_parameters.partial_rotary_factor is 0.5"}},
        {with_experts("num_experts_per_tok", "9"), {"num_experts_per_tok is 9", "no more than"}},
        {with_experts("num_experts_per_tok", "0"), {"num_experts_per_tok is 0"}},
-       {with_experts("num_local_experts", ""), {"has no num_local_experts"}},
-       {with_experts("router_jitter_noise", "0.1"), {"router_jitter_noise is 0.1", "noise"}},
+       {with_experts("num_local_experts", "null"), {"has no num_local_experts"}},
+       {with_experts("router_jitter_noise", "0.1"), {"router_jitter_noise is 0.1", "only 0.0"}},
        {{{"vocab_size", "nonsense"}}, {"no JSON object"}}});
   CHECK(message_of<data_error>([] { read_llama_config("/nowhere"); }) != "");
 }

@@ -112,7 +112,7 @@ TEST_CASE("the heads of a Falcon are in turns in the file") {
 
 TEST_CASE("what cannot be built is refused by its field") {
   check_refused(read_gptj, {{{{"model_type", "\"gpt2\""}}, {"model_type is \"gpt2\""}},
-                            {{{"activation_function", "\"relu\""}}, {"only gelu_new"}},
+                            {{{"activation_function", "\"relu\""}}, {"only \"gelu_new\""}},
                             {{{"tie_word_embeddings", "true"}}, {"tie_word_embeddings is true"}},
                             {{{"attn_pdrop", "0.1"}}, {"attn_pdrop is 0.1"}},
                             {{{"n_head", "7"}}, {"n_head is 7, but it must divide"}},

@@ -48,6 +48,7 @@ TEST_CASE("sizes are those of the file") {
   CHECK(base.classes == 3);
   CHECK(base.epsilon == 1e-12);
   CHECK(read_vit({{"id2label", ""}}).classes == 2);
+  CHECK(read_vit({{"id2label", ""}, {"num_labels", "7"}}).classes == 7);
   CHECK(read_vit({{"image_size", "230"}}).tokens() ==
         197);  // 6 rows and columns belong to no patch
 }
@@ -70,7 +71,7 @@ TEST_CASE("tensors have the names of the file, and some have axes in front") {
 TEST_CASE("what cannot be built is refused by its field") {
   check_refused(read_vit,
                 {{{{"model_type", "\"deit\""}}, {"model_type is \"deit\""}},
-                 {{{"hidden_act", "\"relu\""}}, {"only gelu"}},
+                 {{{"hidden_act", "\"relu\""}}, {"only \"gelu\""}},
                  {{{"qkv_bias", "false"}}, {"qkv_bias is false"}},
                  {{{"num_attention_heads", "7"}}, {"is 7, but it must divide hidden_size"}},
                  {{{"head_dim", "32"}}, {"head_dim is 32, but it must be hidden_size"}},
@@ -78,7 +79,7 @@ TEST_CASE("what cannot be built is refused by its field") {
                  {{{"image_size", "[224, 192]"}}, {"image_size is [224,192]"}},
                  {{{"id2label", "3"}}, {"id2label is 3, but it must be an object"}},
                  {{{"id2label", "{}"}}, {"id2label is {}, but a model has at least one"}},
-                 {{{"layer_norm_eps", ""}}, {"has no layer_norm_eps"}}});
+                 {{{"layer_norm_eps", "null"}}, {"has no layer_norm_eps"}}});
   check_mentions(message_of<argument_error>([] {
                    vit(read_vit({{"patch_size", "14"}}));
                  }),
