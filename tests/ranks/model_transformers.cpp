@@ -50,7 +50,9 @@ TEST_CASE("a GPT-2 of transformers") {
 
 TEST_CASE("models of the Llama family of transformers") {
   constexpr LlamaForm plain{}, windowed{.window = 4}, any_window{.window = dynamic},
-      tied{.bias = true, .tied = true}, normed{.head_norms = true};
+      tied{.bias = true, .tied = true}, normed{.head_norms = true},
+      biases{.bias = true, .output_bias = true, .perceptron_bias = true},
+      normed_biases{.bias = true, .output_bias = true, .head_norms = true, .window = 4};
   for (const int size : {1, 2, 3, 5, 8}) {
     check_llama<TensorPlan, plain>("llama", size);
     check_llama<TensorPlan, windowed>("mistral", size);
@@ -58,8 +60,11 @@ TEST_CASE("models of the Llama family of transformers") {
     check_llama<TensorPlan, any_window>("llama", size);
     check_llama<TensorPlan, tied>("qwen2", size);
     check_llama<TensorPlan, normed>("qwen3", size);
+    check_llama<TensorPlan, biases>("llama_biases", size);
+    check_llama<TensorPlan, normed_biases>("qwen3_biases", size);
   }
   for (const int size : {1, 3}) check_llama<ContextPlan, any_window>("mistral", size);
+  for (const int size : {2, 3}) check_llama<SequencePlan, biases>("llama_biases", size);
 }
 
 TEST_CASE("a directory in float, as it lies there") {

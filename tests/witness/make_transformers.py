@@ -34,10 +34,13 @@ FAMILIES = {
     "llama": (transformers.LlamaConfig, LLAMA | {"rope_scaling": {
         "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": 16}}),
+    "llama_biases": (transformers.LlamaConfig, LLAMA | {"attention_bias": True, "mlp_bias": True}),
     "mistral": (transformers.MistralConfig, LLAMA | {"sliding_window": 4}),
     "phi3": (transformers.Phi3Config, LLAMA | {"sliding_window": 4}),
     "qwen2": (transformers.Qwen2Config, LLAMA | {"tie_word_embeddings": True}),
     "qwen3": (transformers.Qwen3Config, LLAMA | {"head_dim": 4}),
+    "qwen3_biases": (transformers.Qwen3Config, LLAMA | {
+        "head_dim": 4, "attention_bias": True, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0}),
     "gptj": (transformers.GPTJConfig, SHARED | {
         "n_positions": 11, "n_embd": 16, "n_layer": 2, "n_head": 2, "rotary_dim": 4, "bos_token_id": 0,
         "eos_token_id": 0}),
