@@ -16,9 +16,10 @@ class OneThread {
    public:
     /// throws  argument_error if the model is in a call of another thread, which goes on
     [[gnu::noinline]] explicit Call(OneThread& of) : thread_(of.thread_) {
-      const void* inside = nullptr;
-      is_outermost_ = thread_.compare_exchange_strong(inside, &current_mark);
-      if (!is_outermost_ && inside != &current_mark) refuse();
+      if (thread_.load(std::memory_order_relaxed) == &current_mark) return;
+      const void* nobody = nullptr;
+      is_outermost_ = thread_.compare_exchange_strong(nobody, &current_mark);
+      if (!is_outermost_) refuse();
     }
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
@@ -35,7 +36,7 @@ class OneThread {
     }
 
     std::atomic<const void*>& thread_;
-    bool is_outermost_;
+    bool is_outermost_ = false;
   };
 
  private:
