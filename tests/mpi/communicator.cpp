@@ -194,8 +194,10 @@ TEST_CASE("a sum goes on while its rank waits in another group") {
 TEST_CASE("who waits patiently has no time-out") {
   if (World::get().lacks(2)) return;
   for (const CheckLevel checks : {CheckLevel::communicating, CheckLevel::off}) {
-    MpiCommunicator ranks(MPI_COMM_WORLD,
-                          {.checks = checks, .timeout = std::chrono::milliseconds(20)});
+    MpiCommunicator ranks = patiently([&] {  // which waits for the others, too
+      return MpiCommunicator(MPI_COMM_WORLD,
+                             {.checks = checks, .timeout = std::chrono::milliseconds(20)});
+    });
     std::array<int, 1> prompt{};
     if (ranks.rank() == 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
