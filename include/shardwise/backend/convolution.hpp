@@ -27,7 +27,7 @@ struct SpatialAxis {
 
 /// The tensors of one call: images in memory, and the positions of the taps on them.
 struct ConvolutionCall {
-  std::size_t images = 0;              ///< number of images in memory
+  std::size_t images = 0;            ///< number of images in memory
   std::array<SpatialAxis, 3> space;  ///< depth, height and width
 
   ///@{

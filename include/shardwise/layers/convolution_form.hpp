@@ -40,9 +40,9 @@ constexpr Kernel kernel(PerAxis size, const KernelOptions& options = {}) { retur
 template <std::size_t Axes>
 struct ConvolutionForm {
   std::array<Window, Axes> windows;  ///< one for each axis of space
-  std::size_t groups = 1;              ///< as in KernelOptions
-  std::size_t grain = 1;               ///< as in KernelOptions
-  bool bias = true;                    ///< as in KernelOptions
+  std::size_t groups = 1;            ///< as in KernelOptions
+  std::size_t grain = 1;             ///< as in KernelOptions
+  bool bias = true;                  ///< as in KernelOptions
 
   /// Taps of one input channel.
   constexpr std::size_t taps() const {

@@ -212,7 +212,7 @@ class BoundMerge {
   }
 
   [[no_unique_address]] Op op_;
-  BoundParameters<0> bound_{};           // its first operand
+  BoundParameters<0> bound_{};         // its first operand
   std::array<Shape, arity> operands_;  // as it was bound to them
   std::uint64_t ordinal_;
   std::size_t kept_;  // the number of what it keeps of its first operand, in each flight

@@ -26,7 +26,7 @@ struct Wires {
 /// (comm/check_level.hpp).
 struct StepCost {
   std::array<Wires, mesh_axes.size()> along;  ///< by MeshAxis
-  bool compares_calls = true;                   ///< a round of headers ahead of each collective
+  bool compares_calls = true;                 ///< a round of headers ahead of each collective
 
   /// The same wires along all axes.
   static constexpr StepCost on(const Wires& wires) {
