@@ -54,6 +54,12 @@ TEST_CASE("the innermost axis can be replaced") {
   CHECK(shape == Shape{{Axis::batch, 2}, {Axis::feature, 4}});
 }
 
+TEST_CASE("the innermost axis can be left out, if there is one") {
+  CHECK(Shape{{Axis::batch, 2}, {Axis::feature, 4}}.without_back() == Shape{{Axis::batch, 2}});
+  CHECK(Shape{{Axis::batch, 2}}.without_back() == Shape{});
+  CHECK(Shape{}.without_back() == Shape{});
+}
+
 TEST_CASE("extents in a type admit shapes with these axes and sizes") {
   using Rows = Extents<Dim{Axis::batch, dynamic}, Dim{Axis::feature, 4}>;
   CHECK(Rows::admits({{Axis::batch, 2}, {Axis::feature, 4}}));
