@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -276,6 +278,43 @@ TEST_CASE("a rank that cannot write stops them all, before anything has changed"
   });
   CHECK(differ == 2);
   std::filesystem::current_path(home);
+}
+
+TEST_CASE("two programs that save to one name wait for each other") {
+  for (const std::uint64_t most : {UINT64_MAX, std::uint64_t{200}}) {  // one file, and several
+    const TemporaryFolder folder("shardwise_two_programs");
+    const auto path = folder.path() / "model.safetensors";
+    std::vector<pid_t> programs;
+    for (const std::uint64_t seed : {3U, 4U}) {
+      programs.push_back(::fork());
+      REQUIRE(programs.back() >= 0);
+      if (programs.back() > 0) continue;
+      int failed = 0;
+      try {
+        run_ranks(2, [&](ThreadCommunicator& ranks) {
+          ModelOf<Mlp> model(ranks, Seed{seed});
+          for (int i = 0; i < 20; ++i) save_weights(path, model, {.max_shard_bytes = most});
+        });
+      } catch (const std::exception&) {
+        failed = 1;
+      }
+      ::_exit(failed);
+    }
+    for (const pid_t program : programs) {
+      int status = -1;
+      REQUIRE(::waitpid(program, &status, 0) == program);
+      CHECK(status == 0);
+    }
+    run_ranks(3, [&](ThreadCommunicator& ranks) {
+      ModelOf<Mlp> loaded(ranks, Seed{1}), one(ranks, Seed{3}), other(ranks, Seed{4});
+      load_weights(path, loaded);
+      const auto is = [&](auto& model) {
+        return std::equal(loaded.values().begin(), loaded.values().end(), model.values().begin());
+      };
+      CHECK(std::int32_t(is(one)) + std::int32_t(is(other)) >= 1);
+    });
+    CHECK(folder.names().size() == (most == 200 ? 4 : 1));
+  }
 }
 
 TEST_CASE("ranks that do not save the same") {

@@ -248,8 +248,10 @@ void require_same_save(const std::filesystem::path& path, R& ranks, std::uint64_
 }  // namespace detail
 
 /// Writes the tensors, of which each rank passes its part, and `options.own` as the checkpoint
-/// `path`. The name ends in ".safetensors", and its folder exists. One program at a time writes to
-/// a name. A collective; every rank passes the same tensors in the same order, and the same
+/// `path`. The name ends in ".safetensors", and its folder exists. Programs that save in one folder
+/// wait for each other, so of two that save to one name each writes a whole checkpoint, and the
+/// later one stays; on a network file system without locks let one program write to a name. A
+/// collective; every rank passes the same tensors in the same order, and the same
 /// options.
 ///
 /// sends    only whether each step succeeded on all ranks, and the checksums of their elements
@@ -269,8 +271,11 @@ void save_parts(const std::filesystem::path& path, R& ranks,
   detail::Saving saving(path, std::move(files));
   const bool leads = ranks.rank() == 0;
   std::uint8_t generation = 0;
+  std::optional<detail::FolderLock> lock;
   detail::on_all_ranks(ranks, [&] {
-    if (leads) generation = static_cast<std::uint8_t>(saving.free_generation());
+    if (!leads) return;
+    lock.emplace(path);
+    generation = static_cast<std::uint8_t>(saving.free_generation());
   });
   ranks.broadcast(std::span(&generation, 1), 0);
   saving.name_files(static_cast<char>(generation));

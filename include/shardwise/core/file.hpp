@@ -2,6 +2,7 @@
 // A file that several ranks read and write at offsets at once, and make durable.
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -206,6 +207,27 @@ inline void sync_folder_of(const std::filesystem::path& path, const char* kind) 
   throw data_error({kind, " folder ", folder.string(),
                     ": cannot be brought to the disk: ", std::generic_category().message(code)});
 }
+
+/// Lets other programs that lock the folder of `path` wait as long as it lives, and waits for one
+/// that has locked it. The lock ends with the process. A file system that cannot lock a folder
+/// makes nobody wait.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::filesystem::path& path)
+      : descriptor_(repeated([folder = path.has_parent_path() ? path.parent_path() : "."] {
+          return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        })) {
+    if (descriptor_ >= 0) repeated([&] { return ::flock(descriptor_, LOCK_EX); });
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+
+ private:
+  int descriptor_;
+};
 
 /// Whether there is a file of that name.
 /// throws   data_error if the file system does not say
