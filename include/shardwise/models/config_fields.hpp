@@ -169,7 +169,7 @@ inline constexpr ConfigField config_fields[] = {
     {"image_size", of_vit, "224"},
     {"patch_size", of_vit, "16"},
     {"id2label", of_vit, "null"},
-    {"num_labels", of_vit, "2"},
+    {"num_labels", of_vit, "null"},
     {"head_dim", of_vit, "null"},
     {"qkv_bias", of_vit, "true", FieldEffect::refused},
     {"encoder_stride", of_vit, "16", FieldEffect::none},

@@ -29,7 +29,8 @@ inline VitConfig read_vit_config(const std::filesystem::path& directory) {
   made.hidden = config.size("intermediate_size");
   made.heads = config.size("num_attention_heads");
   made.layers = config.size("num_hidden_layers");
-  made.classes = config.has("id2label") ? config.entries("id2label") : config.size("num_labels");
+  const std::size_t named = config.has("id2label") ? config.entries("id2label") : 2;
+  made.classes = config.size("num_labels", named);
   if (made.classes == 0) config.refuse("id2label", "a model has at least one class");
   made.epsilon = config.number("layer_norm_eps");
   if (made.patch > made.side) config.refuse("patch_size", "it must be at most image_size");
