@@ -333,6 +333,8 @@ TEST_CASE("ranks that write with other options, models, tokens or sequences are 
                  {"top_p is 0.95 on ranks 0, 2, and 0.5 on rank 1", end});
   check_mentions(with([](Sampling& s) { s.seed = Seed{9}; }),
                  {"seed is 8 on ranks 0, 2, and 9 on rank 1", end});
+  check_mentions(with([](Sampling& s) { s.seed = Seed{(std::uint64_t{1} << 60) + 1}; }),
+                 {"seed is 8 on ranks 0, 2, and 1152921504606846977 on rank 1", end});
   check_mentions(told_of_writing({.of_model = Seed{4}}),
                  {"rank 1 was given another seed than ranks 0, 2", end});
   check_mentions(told_of_writing({.prompt = {1, 2, 4, 4}}),

@@ -165,9 +165,8 @@ class JsonSections {
 };
 
 /// Reads `text`; messages call it `where`. Needs memory of a small multiple of the text's bytes.
-/// throws   data_error for anything that is not such an object of objects, or has a key twice; and
-/// what
-///          the sink throws
+/// throws   data_error for anything that is not such an object of objects, or has a key twice;
+///          and what the sink throws
 template <class Sink>
 void read_json(std::string_view text, const std::string& where, Sink& sink) {
   JsonSections<Sink> sections(where, sink);

@@ -37,7 +37,7 @@ struct LoadOptions {
   /// Pass over all other tensors that are not needed; `num_batches_tracked` of PyTorch always is.
   bool ignore_unexpected = false;
   /// Gets the names of those that only `ignore_unexpected` passes over: the model is not all of
-  /// what the file describes.
+  /// what the file describes. Each rank has its own.
   std::vector<std::string>* passed_over = nullptr;
   std::vector<TensorPart> own{};  ///< tensors of the caller to fill, as in SaveOptions
 };
@@ -98,6 +98,7 @@ inline void check_tensors(const TensorFiles& files, const std::vector<WholeTenso
                           const LoadOptions& options, IsExpected* is_expected, Place rank) {
   Mismatches found;
   std::set<std::string> asked;
+  std::vector<std::string> passed_over;
   for (const WholeTensor& tensor : tensors) {
     asked.insert(tensor.name());
     const auto there = files.tensors().find(tensor.name());
@@ -114,10 +115,11 @@ inline void check_tensors(const TensorFiles& files, const std::vector<WholeTenso
       require_copy(files, name, original, rank);
     else if (!options.ignore_unexpected)
       found.add("unexpected", in_quotes(name));
-    else if (options.passed_over != nullptr)
-      options.passed_over->push_back(name);
+    else
+      passed_over.push_back(name);
   }
   found.raise(files.name());
+  if (options.passed_over != nullptr) *options.passed_over = passed_over;
 }
 
 /// A rank's elements from the file, before they are copied to the model.
@@ -248,7 +250,9 @@ inline void require_as_saved(const TensorFiles& files, const std::vector<WholeTe
                           " is not what was saved: its checksum is ", checksums[i].text(),
                           " and was ", place.checksum,
                           "; the file is damaged, take another copy of it, or the checkpoint "
-                          "before it"});
+                          "before it (or, if a program has changed it on purpose, let that leave "
+                          "out the metadata ",
+                          header_checksum_key, " and ", checksums_key, ")"});
   }
 }
 

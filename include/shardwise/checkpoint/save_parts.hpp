@@ -250,9 +250,9 @@ void require_same_save(const std::filesystem::path& path, R& ranks, std::uint64_
 /// Writes the tensors, of which each rank passes its part, and `options.own` as the checkpoint
 /// `path`. The name ends in ".safetensors", and its folder exists. Programs that save in one folder
 /// wait for each other, so of two that save to one name each writes a whole checkpoint, and the
-/// later one stays; on a network file system without locks let one program write to a name. A
-/// collective; every rank passes the same tensors in the same order, and the same
-/// options.
+/// later one stays; one that waits longer than the time-out of its ranks fails. On a network file
+/// system without locks let one program write to a name. A collective; every rank passes the same
+/// tensors in the same order, and the same options.
 ///
 /// sends    only whether each step succeeded on all ranks, and the checksums of their elements
 /// throws   data_error on every rank if any of them cannot write: the disk is full, the folder not

@@ -37,10 +37,15 @@ class GivenOptions {
  public:
   template <class V>
   constexpr void add(std::string_view name, const V& value) {
+    static_assert(
+        !std::same_as<V, std::string>,
+        "a word is kept as a std::string_view: give one that lives as long as the program");
     if constexpr (std::same_as<V, bool>)
-      add({name, value ? "true" : "false", 0});
+      add({name, value ? "true" : "false"});
     else if constexpr (std::convertible_to<V, std::string_view>)
-      add({name, value, 0});
+      add({name, value});
+    else if constexpr (std::unsigned_integral<V>)
+      add({name, {}, 0, value, true});  // a seed has more bits than a double
     else
       add({name, {}, static_cast<double>(value)});
   }
@@ -53,10 +58,12 @@ class GivenOptions {
     std::string text;
     for (std::size_t i = 0; i < count_; ++i) {
       append(text, {options_[i].name, " "});
-      if (options_[i].word.empty())
-        append(text, {options_[i].value, "\n"});
-      else
+      if (!options_[i].word.empty())
         append(text, {options_[i].word, "\n"});
+      else if (options_[i].is_whole)
+        append(text, {options_[i].whole, "\n"});
+      else
+        append(text, {options_[i].value, "\n"});
     }
     return text;
   }
@@ -66,12 +73,14 @@ class GivenOptions {
     std::string_view name;
     std::string_view word;
     double value = 0;
+    std::uint64_t whole = 0;
+    bool is_whole = false;
   };
 
   constexpr void add(const Option& option) {
     for (const std::string_view text : {option.name, option.word})
       for (const char c : text) hash_ = mixed(hash_, static_cast<unsigned char>(c));
-    hash_ = mixed(hash_, hash_of(option.value));
+    hash_ = mixed(hash_, option.is_whole ? mixed_halves(option.whole) : hash_of(option.value));
     if (count_ < options_.size()) options_[count_++] = option;  // the others are in the hash only
   }
 
@@ -105,7 +114,7 @@ struct OptionsText {
 template <class T>
 void add_options([[maybe_unused]] GivenOptions& to, [[maybe_unused]] const T& of) {
   if constexpr (requires { of.visit_options([](std::string_view, auto) {}); })
-    of.visit_options([&](std::string_view name, auto value) { to.add(name, value); });
+    of.visit_options([&](std::string_view name, const auto& value) { to.add(name, value); });
 }
 
 }  // namespace shardwise::detail

@@ -16,6 +16,7 @@
 #include "shardwise/comm/detail/rank_failure.hpp"
 #include "shardwise/comm/detail/rank_function.hpp"
 #include "shardwise/comm/detail/thread_group.hpp"
+#include "shardwise/comm/mark.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/core/error.hpp"
@@ -61,10 +62,12 @@ class KeptRanks {
     RankRun run{world, program, &ThreadWorld::drop_out};
     post(&run);
     world.wait_for_end();
+    if (world.has_failed()) why_ended_ = "a rank passed over the error of a call that failed";
     try {
       run.failure.rethrow();
     } catch (...) {
-      if (run.failure.causes() != size() || world.has_sent() || world.aborted())
+      if (run.failure.causes() != size() || world.has_sent() || world.has_failed() ||
+          world.aborted())
         why_ended_ = reason();
       throw;
     }
@@ -76,8 +79,10 @@ class KeptRanks {
     KeptRanks& ranks;
     void operator()(int rank) const noexcept {
       group_of_thread = ranks.group_.get();
-      for (std::uint64_t number = 1; RankRun* const run = ranks.posted(number); ++number)
+      for (std::uint64_t number = 1; RankRun* const run = ranks.posted(number); ++number) {
+        current_mark = {};  // a program that threw may have left its own
         run->run(*ranks.communicators_[static_cast<std::size_t>(rank)]);
+      }
     }
   };
 
@@ -155,9 +160,9 @@ class RankGroup {
   /// next call changes. Any thread may call but the group's own; several take turns.
   ///
   /// If ranks throw, the first exception is thrown here, as run_ranks says. If every rank threw for
-  /// a reason of its own (an input that all refused), and none had sent a message, the group serves
-  /// the next call, with States as f left them. Otherwise the ranks may be out of step, and each
-  /// later call is a peer_error that says why.
+  /// a reason of its own (an input that all refused), none had sent a message, and no call of
+  /// theirs had failed while it waited, the group serves the next call, with States as f left them.
+  /// Otherwise the ranks may be out of step, and each later call is a peer_error that says why.
   /// throws   as run_ranks; argument_error on a thread of the group
   template <class F>
   auto call(F f) {

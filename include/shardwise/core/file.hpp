@@ -209,8 +209,8 @@ inline void sync_folder_of(const std::filesystem::path& path, const char* kind) 
 }
 
 /// Lets other programs that lock the folder of `path` wait as long as it lives, and waits for one
-/// that has locked it. The lock ends with the process. A file system that cannot lock a folder
-/// makes nobody wait.
+/// that has locked it. The lock ends with the process and its children. A file system that cannot
+/// lock a folder makes nobody wait.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& path)
@@ -222,7 +222,9 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
   ~FolderLock() {
-    if (descriptor_ >= 0) ::close(descriptor_);
+    if (descriptor_ < 0) return;
+    ::flock(descriptor_, LOCK_UN);  // a child process may still have the descriptor
+    ::close(descriptor_);
   }
 
  private:

@@ -231,7 +231,13 @@ class ModelBase {
   }
 
   /// Reads the parameters of `of` in place of its own; both have the same order.
+  /// throws   argument_error while a step of `of` is under way, which would change them
   void share_parameters(ModelBase& of) {
+    if (of.run_.gradients != GradientState::none || of.run_.under_way != nullptr)
+      throw argument_error(
+          "a reader of a model whose step is under way, which changes the weights: end the step "
+          "before, by finish() or discard() of its Step, or by next_step() or discard_step() of "
+          "the model");
     of.run_.parameters.update_copies(of.run_.backend, of.run_.version);
     run_.version = of.run_.version;
     run_.parameters.share(of.run_.parameters, run_.version);

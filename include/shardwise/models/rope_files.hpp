@@ -89,8 +89,11 @@ inline RopeOptions rope_options(const ConfigFile& config, std::size_t head_size,
     break;
   }
   RopeOptions options;
-  options.theta = rope.number("rope_theta", config.number("rope_theta"));
-  const double part = rope.number("partial_rotary_factor", config.number("partial_rotary_factor"));
+  const auto said = [&](const char* field) {
+    return rope.has(field) ? rope.number(field) : config.number(field);
+  };
+  options.theta = said("rope_theta");
+  const double part = said("partial_rotary_factor");
   const double features = std::floor(static_cast<double>(head_size) * part);
   const bool is_even = features >= 2 && std::fmod(features, 2) == 0;
   if (part != 1 && !(in_part && part < 1 && is_even)) {

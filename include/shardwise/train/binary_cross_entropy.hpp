@@ -77,7 +77,7 @@ struct BinaryCrossEntropy {
   ClassWeights positive_weights{};                ///< of each class where it is true
   LossReduction reduction = LossReduction::mean;  ///< n above, or 1
 
-  /// Calls f(name, value) for each option.
+  /// Calls f(name, value) for each option but the weights of classes.
   template <class F>
   constexpr void visit_options(F&& f) const {
     f("reduction", detail::word(reduction));

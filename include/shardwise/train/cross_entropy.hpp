@@ -42,12 +42,12 @@ struct SoftmaxLoss {
 
   template <Layout L>
   constexpr auto exchange_shapes(const Shape& logits) const {
-    std::array<Shape, std::tuple_size_v<exchanges<L>>> shapes;
     if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
-      shapes[0] = logits.with_back({Axis::feature, 1});
-      shapes[1] = logits.with_back({Axis::feature, sums_per_row()});
+      return std::array{logits.with_back({Axis::feature, 1}),
+                        logits.with_back({Axis::feature, sums_per_row()})};
+    } else {
+      return std::array<Shape, std::tuple_size_v<exchanges<L>>>();
     }
-    return shapes;
   }
 
   /// Throws for options, labels and weights that do not fit.
@@ -253,7 +253,7 @@ struct MaskedCrossEntropy {
   ClassWeights class_weights{};  ///< w, one for each class
   LossReduction reduction = LossReduction::mean;  ///< by `counted`, or by 1
 
-  /// Calls f(name, value) for each option.
+  /// Calls f(name, value) for each option but the weights of classes.
   template <class F>
   constexpr void visit_options(F&& f) const {
     f("label_smoothing", label_smoothing);

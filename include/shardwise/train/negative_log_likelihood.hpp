@@ -63,7 +63,7 @@ struct NegativeLogLikelihood {
   ClassWeights class_weights{};           ///< w, one for each class
   LossReduction reduction = LossReduction::mean;  ///< by `counted`, or by 1
 
-  /// Calls f(name, value) for each option.
+  /// Calls f(name, value) for each option but the weights of classes.
   template <class F>
   constexpr void visit_options(F&& f) const {
     f("ignored", ignored.value_or(detail::none_ignored));

@@ -195,8 +195,9 @@ double loss_and_gradients(M& model, typename M::input_view x, const Target& targ
 /// A step that does not end by `finish` is discarded, also after an error: parameters, optimizer
 /// and the step number are as before it. A model has one Step at a time. Between batches a program
 /// may evaluate the model and read its gradients; the model's `next_step` and `discard_step` end
-/// the Step. Optimizer and model must outlive it. While it lives, its thread is in a call of the
-/// model. Every rank makes it and calls its members, in the same order.
+/// the Step. Optimizer and model must outlive it. While it lives, the thread that made it is in a
+/// call of the model: this thread calls its members and ends it. Every rank makes it and calls its
+/// members, in the same order.
 template <class M, class Rule>
 class Step {
  public:

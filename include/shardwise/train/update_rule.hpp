@@ -1,6 +1,7 @@
 #pragma once
 // What an update rule is, and its loop over the elements of parameters.
 
+#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -8,7 +9,6 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 #include "shardwise/backend/detail/changing.hpp"
 #include "shardwise/comm/given_options.hpp"
@@ -36,7 +36,8 @@ namespace shardwise {
 ///                                           `has_forms` of update is then true
 ///
 /// `rule.visit_options(f)`, if there is one, calls f(name, value) for each option, which is a
-/// number, a bool or a word: an error about ranks with different options names them.
+/// number, a bool or a word that lives as long as the program: an error about ranks with different
+/// options names them.
 ///
 /// If options of a rule change what its moments are, but not their number, `rule.moment_names()`
 /// says which they are, as a std::string; a checkpoint is loaded only into the same.
@@ -61,10 +62,11 @@ namespace detail {
 /// "all".
 constexpr std::string_view word(Decay decay) { return decay == Decay::all ? "all" : "chosen"; }
 
-/// What three updates of a rule make of the number 1.
+/// What three updates of a rule make of the number 1; 0 for one with many moments.
 template <class Rule>
 double probed(const Rule& rule) {
-  std::vector<double> moments(rule.moments());
+  std::array<double, 8> moments{};
+  if (rule.moments() > moments.size()) return 0;
   double value = 1;
   for (const std::uint64_t step : {1U, 2U, 3U})
     value = rule.template update<double>(step)(value, 1.0 / static_cast<double>(step) - 0.6,

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "shardwise/comm/rank_group.hpp"
+#include "shardwise/core/error.hpp"
 #include "support/messages.hpp"
 
 using namespace shardwise;
@@ -192,4 +193,35 @@ TEST_CASE("a group whose states cannot be made leaves nothing") {
   };
   check_mentions(message_of<data_error>([&] { RankGroup(3, bad); }), {"rank 1: no such file"});
   CHECK_THROWS_AS(RankGroup(0, make), argument_error);
+}
+
+TEST_CASE(
+    "a rank that passes over the error of a call, or throws another one for it, ends the group") {
+  for (const bool throws : {false, true}) {
+    CAPTURE(throws);
+    RankGroup group(2, [](ThreadCommunicator& ranks) { return &ranks; });
+    const auto fails = [&] {
+      group.call([&](ThreadCommunicator* ranks) {
+        if (ranks->rank() == 0) throw std::runtime_error("no input");
+        try {
+          ranks->barrier();
+        } catch (const peer_error&) {
+          if (throws) throw std::runtime_error("no peer");
+        }
+      });
+    };
+    CHECK_THROWS(fails());
+    CHECK(message_of<peer_error>([&] {
+            group.call([](ThreadCommunicator*) {});
+          }).find("out of step") != std::string::npos);
+  }
+}
+
+TEST_CASE("a mark that a call has left is not one of the next call") {
+  RankGroup group(2, [](ThreadCommunicator& ranks) { return &ranks; });
+  CHECK_THROWS(group.call([](ThreadCommunicator* ranks) {
+    if (ranks->rank() == 0) mark_step(5);
+    throw std::runtime_error("all refuse it");
+  }));
+  group.call([](ThreadCommunicator* ranks) { ranks->barrier(); });
 }

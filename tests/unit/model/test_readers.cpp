@@ -314,3 +314,25 @@ TEST_CASE("a reader takes no memory for weights") {
   CHECK(reader.run().pool.reserved() < 10'000);
   CHECK(reader.values().data() == model.values().data());
 }
+
+TEST_CASE("a reader is not made while a step of its model is under way") {
+  SingleRank ranks;
+  Net<float, SingleRank> model(ranks, Seed{1});
+  Optimizer optimizer(model, Sgd{});
+  const auto x = rows(3, 1);
+  const Tensor<float, Invariant> target({{Axis::batch, 3}, {Axis::feature, 5}}, {});
+  const auto make = [&] { Model reader(model); };
+  {
+    Step step(optimizer, 3);
+    step.add(x.view(), target.view(), MeanSquaredError{});
+    check_mentions(message_of<argument_error>(make), {"step is under way, which changes"});
+    step.finish();
+  }
+  make();
+  model.forward(x.view());
+  model.backward(target.view());
+  model.settle_gradients();
+  check_mentions(message_of<argument_error>(make), {"step is under way, which changes"});
+  optimizer.end_step();
+  make();
+}

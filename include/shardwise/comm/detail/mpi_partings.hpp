@@ -24,7 +24,8 @@ class Partings {
   /// Receives what has come, for four times as many as a group has added, so that the oldest of
   /// all are looked at soon.
   void receive(MPI_Comm comm, std::size_t added) {
-    for (std::size_t left = std::min(waiting_.size(), 4 * added + 2); left > 0; --left) {
+    for (std::size_t left = std::min(waiting_.size(), 4 * added + 2); left > 0 && !waiting_.empty();
+         --left) {
       Expected next = waiting_.front();
       waiting_.pop_front();
       if (receive_all(comm, next)) continue;
@@ -44,7 +45,7 @@ class Partings {
 
   /// Receives what has come; returns whether no more is to come. Before a rank leaves, it may make
   /// calls of which this one knows nothing.
-  static bool receive_all(MPI_Comm comm, const Expected& of) {
+  bool receive_all(MPI_Comm comm, const Expected& of) {
     for (;;) {
       int has_come = 0;
       MPI_Status status;
@@ -53,7 +54,11 @@ class Partings {
       ControlMessage message;
       MPI_Recv(&message, ControlMessage::bytes, MPI_BYTE, status.MPI_SOURCE, of.tag, comm,
                MPI_STATUS_IGNORE);
-      if (message.has_left() && of.rank != MPI_ANY_SOURCE) return true;
+      if (!message.has_left()) continue;
+      if (of.rank != MPI_ANY_SOURCE) return true;
+      std::erase_if(waiting_, [&](const Expected& one) {  // it came by this one
+        return one.rank == status.MPI_SOURCE && one.tag == of.tag;
+      });
     }
   }
 

@@ -152,7 +152,11 @@ class ThreadWorld {
     for (Rank& rank : ranks_) rank.gone = false;
     reason_.clear();
     has_sent_.store(false, std::memory_order_relaxed);
+    has_failed_.store(false, std::memory_order_relaxed);
   }
+
+  /// Whether a wait of a rank has failed since all came back, even if the rank passed over it.
+  bool has_failed() const { return has_failed_.load(std::memory_order_relaxed); }
 
   ///@{
   /// Whether a rank has sent a message since all came back.
@@ -336,7 +340,8 @@ class ThreadWorld {
     return {};
   }
 
-  [[noreturn, gnu::cold]] void throw_failure(const Wait& wait) const {
+  [[noreturn, gnu::cold]] void throw_failure(const Wait& wait) {
+    has_failed_.store(true, std::memory_order_relaxed);
     const std::string where = sentence({"in ", wait.place.describe(), ": "});
     if (deadlock_) throw collective_error({where, reason_});
     for (const int rank : wait.needed) {
@@ -355,6 +360,7 @@ class ThreadWorld {
   alignas(64) std::atomic<int> sleepers_{0};
   std::atomic<bool> aborted_{false};
   std::atomic<bool> has_sent_{false};
+  std::atomic<bool> has_failed_{false};
   alignas(64) std::mutex mutex_;
   Patience::Duration timeout_;
   std::condition_variable ended_;  // a rank has ended, or calls may no longer begin
