@@ -1,3 +1,5 @@
+// Compiled alone: a source that is compiled with others is in a namespace, which names would have.
+
 #include <doctest/doctest.h>
 
 #include <string>
