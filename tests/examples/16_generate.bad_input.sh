@@ -22,7 +22,11 @@ mkdir "$work/no_weights"
 cp "$folders/llama/config.json" "$work/no_weights"
 refuses 'no_weights/model.safetensors' --model "$work/no_weights" -s 3 --ids 1
 cp "$folders/qwen3/model.safetensors" "$work/no_weights"
-sed 's/"num_hidden_layers": 2/"num_hidden_layers": 3/' "$folders/qwen3/config.json" >"$work/no_weights/config.json"
+three='s/"num_hidden_layers": 2/"num_hidden_layers": 3/'
+sed "$three" "$folders/qwen3/config.json" >"$work/no_weights/config.json"
+refuses 'for each of num_hidden_layers' --model "$work/no_weights" -s 3 --ids 1
+tr -d '\n' <"$folders/qwen3/config.json" | sed "$three; s/\"layer_types\": *\[[^]]*\],//" \
+  >"$work/no_weights/config.json"
 refuses 'model.layers.2.self_attn.q_proj.weight' --model "$work/no_weights" -s 3 --ids 1
 refuses 'token id 13 at element 0 of the input is not in the table' --model "$folders/llama" -s 3 --ids 13,1
 refuses 'the table has 11 positions' --model "$folders/gpt2" -s 3 --ids 1,2 --tokens 11
