@@ -32,7 +32,6 @@ namespace shardwise {}
 #include "shardwise/comm/gathered.hpp"
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/comm/mesh_ranks.hpp"
-#include "shardwise/comm/rank_group.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_mesh.hpp"
 #include "shardwise/comm/thread_ranks.hpp"

@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -101,14 +100,16 @@ struct RankRun {
   /// On the thread of this rank.
   void run(ThreadCommunicator& communicator) noexcept {
     const int rank = communicator.rank();
-    std::optional<std::string> why;  // told when this thread no longer holds the exception
+    bool threw = false;
+    std::string why;  // told when this thread no longer holds the exception
     try {
       program.call(program.function, communicator);
     } catch (...) {
+      threw = true;
       why = reason();
       failure.record(rank);
     }
-    why ? (world.*tell)(rank, why->c_str()) : world.leave(rank);
+    threw ? (world.*tell)(rank, why.c_str()) : world.leave(rank);
   }
 };
 

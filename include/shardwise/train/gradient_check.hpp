@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
-#include <vector>
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
+#include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/span_of.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/model.hpp"
@@ -87,14 +87,14 @@ class KeptBuffers {
   explicit KeptBuffers(M& model) {
     model.visit_buffers([&](auto& buffer) {
       for (std::size_t i = 0; i < buffer.value.size(); ++i)
-        elements_.push_back(static_cast<double>(buffer.value[i]));
+        elements_.add(static_cast<double>(buffer.value[i]));
     });
   }
 
   /// Gives them to the model again.
   template <class M>
   void put_back(M& model) const {
-    auto next = elements_.begin();
+    const double* next = elements_.begin();
     model.visit_buffers([&](auto& buffer) {
       using T = typename decltype(buffer.value)::value_type;
       for (std::size_t i = 0; i < buffer.value.size(); ++i)
@@ -103,7 +103,7 @@ class KeptBuffers {
   }
 
  private:
-  std::vector<double> elements_;
+  GrowingList<double> elements_;
 };
 
 /// A model of the layer, and f = Σ <output, r> over the batches of a step, with a random r for
@@ -142,16 +142,16 @@ class GradientChecker {
   GradientReport run() {
     f();
     model_.settle_gradients();
-    std::vector<Tensor<double, Invariant>> gradients;
+    GrowingList<Tensor<double, Invariant>> gradients;
     model_.visit_parameters([&](auto& parameter) {
       using Gradient = typename decltype(parameter.gradient)::layout;
-      gradients.push_back(whole(View<const double, Gradient>(parameter.gradient)));
+      gradients.add(whole(View<const double, Gradient>(parameter.gradient)));
     });
     if constexpr (Use::input_gradient) {
       const Tensor<double, Invariant> dx = dx_;  // the next f() overwrites it, as all gradients
       compare("input", batches_.back().x.view(), dx);
     }
-    auto next = gradients.begin();
+    const auto* next = gradients.begin();
     model_.visit_parameters([&](auto& p) { compare(p.name, p.value, *next++); });
     agree();
     return report_;
