@@ -1,9 +1,9 @@
 #pragma once
 // One step of a schedule on one stage of a pipeline.
 
-#include <cmath>
 #include <cstddef>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,6 +15,7 @@
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/stage.hpp"
 #include "shardwise/pipeline/stage_messages.hpp"
+#include "shardwise/train/given_alike.hpp"
 #include "shardwise/train/optimizer.hpp"
 #include "shardwise/train/step.hpp"
 
@@ -53,6 +54,25 @@ class StageRun {
     }
   }
 
+  ///@{
+  /// In a step that looks for what is not finite: runs a micro-batch forward; looks at its input
+  /// and at each layer if this is stage number `stage`, which ends the step; forgets the batch.
+  void forward_only(std::size_t batch) {
+    receive_input(batch);
+    forward(batch);
+    if constexpr (!Stage::is_last) send_output(batch);
+  }
+  void find_non_finite(std::size_t batch, std::size_t stage) try {
+    if (stage != Stage::number) return;
+    const std::size_t number = flight_of(batch);
+    model().find_non_finite(Flight{number}, input(flights_[number]));
+  } catch (const numeric_error& e) {
+    throw numeric_error({"pipeline: in micro-batch ", batch, " on stage ", stage,
+                         ", whose ranks are counted from 0, ", e.what()});
+  }
+  void forget(std::size_t batch) { flights_[flight_of(batch)] = {}; }
+  ///@}
+
   /// After all actions: waits for the sums that are under way.
   void end_sums() {
     if (sums_ != nullptr) sums_->end();
@@ -82,21 +102,28 @@ class StageRun {
     const std::size_t number = Stage::is_first ? begun_flight(batch) : flight_of(batch);
     UnderWay& flight = flights_[number];
     step_.set_batch(samples_of(inputs_.x[batch]));
+    if (compares_given(model().run())) note_given_of_stage(batch, flight);
     const auto y = model().forward(Flight{number}, input(flight),
                                    segments_of(inputs_.segments, batch, inputs_.x[batch]));
     if constexpr (Stage::is_last) {
       auto& run = model().run();
       const auto here = in_phase<Phase::loss>(run);
       const std::size_t size = samples_of(inputs_.x[batch]);
-      const double value = loss_of(run, y, inputs_.targets[batch], inputs_.loss,
-                                   {size, inputs_.samples}, flight.gradient);
-      if (!std::isfinite(value))
-        throw numeric_error({"pipeline: the loss of micro-batch ", batch, " is ", value,
-                             "; try a smaller learning rate, or one stage, which names the layer"});
-      loss_ += value;
+      loss_ += loss_of(run, y, inputs_.targets[batch], inputs_.loss, {size, inputs_.samples},
+                       flight.gradient);
     } else {
       flight.output = y.span();
     }
+  }
+
+  /// The ranks of one stage compare what they were given; those of other stages have other layers.
+  void note_given_of_stage([[maybe_unused]] std::size_t batch, UnderWay& flight) {
+    if constexpr (Stage::is_last) {
+      note_given(model(), input(flight), inputs_.targets[batch]);
+    } else {
+      note_given(model(), input(flight), std::tuple{});
+    }
+    model().run().given_to_all = {};
   }
 
   typename M::input_view input(UnderWay& flight) {

@@ -1,6 +1,8 @@
 #pragma once
 // One training step of a pipeline, by a schedule.
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -38,6 +40,34 @@ void run_events(const GrowingList<PipelineEvent>& events, Runs&... stages) {
   }
 }
 
+/// The sum over the stages of their losses so far, on every rank.
+template <class Context, class Line, class... Runs>
+double loss_of_stages(Run<Context>& run, Line& line, const Runs&... runs) {
+  return all_reduced(
+      run, line, [] { return std::string("loss of the last stage"); }, (runs.loss() + ...));
+}
+
+/// Runs micro-batches forward again, up to the first that makes the loss one that is not finite,
+/// and throws on every rank what is not finite in the first such stage.
+template <class Context, class Line, class... Runs>
+[[noreturn, gnu::cold]] void find_non_finite(Run<Context>& run, Line& line, Runs&... runs) {
+  double loss = 0;
+  for (std::size_t batch = 0;; ++batch) {
+    (runs.forward_only(batch), ...);
+    loss = loss_of_stages(run, line, runs...);
+    if (!std::isfinite(loss)) {
+      HostRanks all_ranks(run);
+      for (std::size_t stage = 0; stage < run.stage.count; ++stage)
+        on_all_ranks<numeric_error>(all_ranks, [&] { (runs.find_non_finite(batch, stage), ...); });
+      throw numeric_error(
+          {"pipeline: the loss of micro-batch ", batch, " is ", loss,
+           ", though every layer's output is finite. The outputs are too large for the loss: look "
+           "at the target, and try a smaller learning rate"});
+    }
+    (runs.forget(batch), ...);
+  }
+}
+
 /// One step of the stages of a rank.
 template <class Inputs, class Rule, class... Stages>
 double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
@@ -66,18 +96,21 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
     given.options = OptionsText(options);
     require_agreed(gathered(rank.all_ranks(), given), "the step of the pipeline");
   }
-  const auto run_all = [&](auto&&... runs) {
-    run_events(rank.checked().events, runs...);
-    const double loss = all_reduced(
-        run, rank.line(), [] { return std::string("loss of the last stage"); },
-        (runs.loss() + ...));
-    (runs.end_sums(), ...);
-    finish_steps(runs.step()...);
-    return loss;
+  const auto run_step = [&](auto&& call) {
+    return call(StageRun<Stages, Rule, Inputs>(
+        std::get<Stages&>(stages),
+        std::get<Optimizer<Rule, typename Stages::model_type>&>(optimizers), inputs)...);
   };
-  return run_all(StageRun<Stages, Rule, Inputs>(
-      std::get<Stages&>(stages),
-      std::get<Optimizer<Rule, typename Stages::model_type>&>(optimizers), inputs)...);
+  const double loss = run_step([&](auto&&... runs) {
+    run_events(rank.checked().events, runs...);
+    const double sum = loss_of_stages(run, rank.line(), runs...);
+    (runs.end_sums(), ...);
+    if (std::isfinite(sum)) finish_steps(runs.step()...);
+    return sum;
+  });
+  if (!std::isfinite(loss))
+    run_step([&](auto&&... runs) { find_non_finite(run, rank.line(), runs...); });
+  return loss;
 }
 
 }  // namespace detail
@@ -88,7 +121,8 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 /// backwards. The norm that `options` clip is that of the gradients of all stages, and if those of
 /// one stage overflow with a loss scale, all stages skip the step. Every rank of the mesh calls it
 /// with the same schedule, shapes, options and learning rate; the elements of `x` are read on the
-/// first stage, those of `targets` on the last, and are not compared. `segments` are the
+/// first stage, those of `targets` on the last, and ranks of a stage compare them as those of a
+/// Model do. `segments` are the
 /// sequences of each micro-batch, as Model::forward says, the same on every rank: a list for each,
 /// or none at all.
 /// With the option `overlap`, an OverlappedSums of the stage's model, or a PipelineOverlappedSums
@@ -110,9 +144,11 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 ///          the option overlap of another model, segments that overlap or leave their sample,
 ///          another model's optimizer, stages of a rank whose optimizers have different learning
 ///          rates, and a step that is under way;
-///          as the loss for the shape of a target. Later numeric_error for a loss that is not
-///          finite; as `Step`: parameters are then as before, and the run ends, because the other
-///          stages wait for the messages of this one
+///          as the loss for the shape of a target. On every rank, at the end of the step,
+///          numeric_error for a loss that is not finite: it names the micro-batch, the stage, and
+///          what Model::find_non_finite finds there; parameters are as before, and the program may
+///          go on. As `Step`: the run then ends, because the other stages wait for the messages of
+///          this one
 ///@{
 template <class Stage, class Target, class Chosen, class Rule>
 double train_pipeline_step(Stage& stage, const PipelineSchedule& schedule,

@@ -139,6 +139,24 @@ template <class Context>
   throw argument_error(mine.empty() ? told : mine);
 }
 
+/// Throws an argument_error on all ranks that have other samples, whose batches have unlike sizes:
+/// it names the first rank with the smallest batch and the first one with the largest.
+template <class Context>
+[[noreturn, gnu::noinline, gnu::cold]] void throw_unlike_sizes(Run<Context>& run,
+                                                               std::size_t samples) {
+  const auto mine = static_cast<std::int64_t>(samples);
+  std::array<std::int64_t, 2> sizes{mine, -mine};
+  reduce_slices(run, sizes, Reduction::min);
+  const std::int64_t least = sizes[0], most = -sizes[1];
+  const std::int64_t rank = run.all_ranks.rank(), none = run.all_ranks.size();
+  std::array<std::int64_t, 2> first{mine == least ? rank : none, mine == most ? rank : none};
+  reduce_slices(run, first, Reduction::min);
+  throw argument_error({"rank ", first[0], " was given a batch of ", least, " samples, and rank ",
+                        first[1], " one of ", most,
+                        ". Every rank gives the shape of the whole batch, which is the same on all "
+                        "ranks along data, replica and context"});
+}
+
 /// The sum of the numbers of_slice() of all slices, after ranks have compared the samples of their
 /// batches.
 /// sends    an all-reduce of four doubles along each axis that cuts samples
@@ -162,13 +180,7 @@ double sum_of_slices(Run<Context>& run, const SliceOfBatch& slice, F&& of_slice)
   if (numbers[3] == refused) throw_refused(run, refusal);
   // The mean of squares is the square of the mean only if all numbers are equal.
   if (numbers[3] * slices == numbers[2] * numbers[2]) return numbers[0];
-  throw argument_error(
-      {run.all_ranks.place(), " was given a batch of ", samples,
-       " samples, and other ranks along data, replica or context batches of another size: "
-       "those of ",
-       slices, " slices have ", static_cast<std::size_t>(numbers[1]),
-       " samples together. Every rank gives the shape of the whole batch, which "
-       "is the same on all"});
+  throw_unlike_sizes(run, samples);
 }
 
 }  // namespace shardwise::detail

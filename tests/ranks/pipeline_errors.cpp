@@ -1,0 +1,159 @@
+// What goes wrong in a step of a pipeline is told on every rank of every stage, with its cause, and
+// the training goes on as if there had been no such step.
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ranks/model_mesh.hpp"
+#include "shardwise/pipeline/cut.hpp"
+#include "shardwise/pipeline/known_schedules.hpp"
+#include "shardwise/pipeline/stage.hpp"
+#include "shardwise/pipeline/step.hpp"
+#include "support/messages.hpp"
+#include "support/named_numbers.hpp"
+
+using namespace shardwise;
+using namespace testing::on_meshes;
+using testing::check_mentions;
+using testing::collect;
+using testing::message_of;
+
+namespace {
+
+struct Net : Sequential<ColumnParallelLinear<6, 7>, Gelu, Dropout<1, 4>, RowParallelLinear<7, 8>,
+                        LayerNorm<8>, ColumnParallelLinear<8, 7>, Gelu, RowParallelLinear<7, 5>> {};
+
+using Ctx = Context<double, Reference, MeshRanks<ThreadCommunicator>>;
+constexpr std::array in_two{CutPlace{4}};
+constexpr std::array in_four{CutPlace{2}, CutPlace{4}, CutPlace{6}};
+constexpr mesh sizes{.pipeline = 2, .data = 2, .tensor = 2};
+constexpr std::size_t rows_of_batch = 5, micro_batches = 4;
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+double element(std::size_t batch, std::size_t i) {
+  return witness::made(7, static_cast<std::int64_t>(batch * rows_of_batch * 6 + i));
+}
+
+/// Micro-batches of five rows.
+struct Batches {
+  explicit Batches(const MeshPlace& place) {
+    for (std::size_t k = 0; k < micro_batches; ++k) {
+      x.push_back(filled<double, Whole>({{Axis::batch, rows_of_batch}, {Axis::feature, 6}}, place,
+                                        [&](std::size_t i) { return element(k, i); }));
+      classes.push_back(labels(rows_of_batch, static_cast<std::int64_t>(k * rows_of_batch), place));
+      inputs.push_back(std::as_const(x.back()).view());
+      targets.push_back(std::as_const(classes.back()).view());
+    }
+  }
+
+  std::deque<Tensor<double, Whole>> x{};
+  std::deque<Tensor<std::int32_t, Invariant>> classes{};
+  std::vector<View<const double, Whole>> inputs{};
+  std::vector<View<const std::int32_t, Invariant>> targets{};
+};
+
+/// Trains a step, one that `spoil(stages, batches, true)` makes wrong, and one after
+/// `spoil(stages, batches, false)`; or the first and the last alone.
+template <auto Cut, std::size_t Chunks, class Spoil>
+std::pair<std::vector<std::string>, std::vector<testing::NamedNumbers>> train(
+    const PipelineSchedule& schedule, bool has_wrong_step, Spoil spoil) {
+  std::vector<std::string> errors(static_cast<std::size_t>(sizes.size()));
+  std::vector<testing::NamedNumbers> parameters(errors.size());
+  run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    const auto me = static_cast<std::size_t>(ranks.rank());
+    const auto run = [&](auto& stages, auto& optimizer) {
+      Batches batches(stages.place());
+      stages.for_each([](auto& stage) { stage.model().compare_given_every(1); });
+      const auto step = [&] {
+        train_pipeline_step(stages, schedule, batches.inputs, batches.targets, CrossEntropy{},
+                            optimizer);
+      };
+      step();
+      if (has_wrong_step) {
+        spoil(stages, batches, true);
+        errors[me] = message_of<numeric_error>(step);
+        spoil(stages, batches, false);
+      }
+      step();
+      stages.for_each([&](auto& stage) { collect(stage.model(), parameters[me]); });
+    };
+    on_pipeline_stage<Ctx, Cut, Ends<Invariant, Invariant>, Chunks>(
+        Net{}, ranks, Seed{5}, {{Axis::batch, rows_of_batch}, {Axis::feature, 6}},
+        [&](auto& stages) {
+          if constexpr (Chunks == 1) {
+            Optimizer optimizer(stages.model(), Adam{});
+            run(stages, optimizer);
+          } else {
+            PipelineOptimizer optimizer(stages, Adam{});
+            run(stages, optimizer);
+          }
+        });
+  });
+  return {errors, parameters};
+}
+
+/// Every rank is told all of `parts`, and learns on as without the wrong step.
+template <auto Cut, std::size_t Chunks, class Spoil>
+void check_told(const PipelineSchedule& schedule, const std::vector<std::string>& parts,
+                Spoil spoil) {
+  const auto [errors, parameters] = train<Cut, Chunks>(schedule, true, spoil);
+  for (const std::string& error : errors) check_mentions(error, parts);
+  CHECK(parameters == train<Cut, Chunks>(schedule, false, spoil).second);
+}
+
+/// Micro-batch 1 has a NaN in feature 4 of row 3, the first row of the second rank along `data`.
+const auto input_is_nan = [](auto& stages, Batches& batches, bool is_wrong) {
+  if (stages.place()[MeshAxis::data].rank == 1)
+    batches.x[1].span()[4] = is_wrong ? nan : element(1, 3 * 6 + 4);
+};
+
+}  // namespace
+
+TEST_CASE("a NaN in an input is told with micro-batch, row and feature, on every rank") {
+  const std::vector<std::string> parts{"pipeline: in micro-batch 1 on stage 0",
+                                       "the input holds a NaN in row 3, feature 4"};
+  check_told<in_two, 1>(one_f_one_b(2, micro_batches), parts, input_is_nan);
+  check_told<in_two, 1>(zero_bubble_h1(2, micro_batches), parts, input_is_nan);
+  check_told<in_four, 2>(interleaved_one_f_one_b(2, micro_batches, 2), parts, input_is_nan);
+}
+
+TEST_CASE("a layer that gives an infinity is named with its stage, on every rank") {
+  const auto spoil = [](auto& stages, Batches&, bool is_wrong) {
+    stages.for_each([&]<class Stage>(Stage& stage) {
+      if constexpr (Stage::is_last) {  // by a power of two, which can be taken back
+        for (double& value : stage.model().values()) value *= is_wrong ? 0x1p1000 : 0x1p-1000;
+        stage.model().values_changed();
+      }
+    });
+  };
+  check_told<in_two, 1>(one_f_one_b(2, micro_batches),
+                        {"pipeline: in micro-batch 0 on stage 1", "Linear"}, spoil);
+}
+
+TEST_CASE("targets that differ on one tensor rank of the last stage are told on its ranks") {
+  std::vector<std::string> errors(static_cast<std::size_t>(sizes.size()));
+  const auto train_differing = [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_pipeline_stage<Ctx, in_two>(
+        Net{}, ranks, Seed{5}, {{Axis::batch, rows_of_batch}, {Axis::feature, 6}},
+        [&](auto& stage) {
+          Optimizer optimizer(stage.model(), Adam{});
+          Batches batches(stage.place());
+          if (ranks.rank() == 7) batches.classes[2].span()[0] ^= 1;
+          errors[static_cast<std::size_t>(ranks.rank())] = message_of<collective_error>([&] {
+            train_pipeline_step(stage, one_f_one_b(2, micro_batches), batches.inputs,
+                                batches.targets, CrossEntropy{}, optimizer);
+          });
+        });
+  };
+  CHECK_THROWS_AS(run_mesh(sizes, train_differing), error);
+  for (const std::size_t rank : {6U, 7U})
+    check_mentions(errors[rank], {"rank 7 was given other targets than rank 6"});
+}
