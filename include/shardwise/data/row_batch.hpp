@@ -2,6 +2,7 @@
 // Batches of rows that are in a program's own memory, and the loop over those of an epoch.
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -149,7 +150,17 @@ template <class... Rows>
 class EpochBatches {
  public:
   /// All of these must outlive the loop.
-  EpochBatches(DistributedSampler& sampler, Rows&... rows) : sampler_(sampler), rows_(rows...) {}
+  /// throws   argument_error if they have unlike numbers of rows
+  EpochBatches(DistributedSampler& sampler, Rows&... rows) : sampler_(sampler), rows_(rows...) {
+    const std::array counts{rows.count()...};
+    const auto fewest = std::ranges::min_element(counts), most = std::ranges::max_element(counts);
+    if (*fewest == *most) return;
+    throw argument_error({"EpochBatches: of the ", counts.size(),
+                          " given behind the sampler, number ", fewest - counts.begin() + 1,
+                          " has ", *fewest, " rows, but number ", most - counts.begin() + 1,
+                          " has ", *most,
+                          ": each sample is one row of each, so give memory of as many rows"});
+  }
 
   /// Samples of these batches, over all ranks.
   std::size_t samples() const { return sampler_.samples_left(); }

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <span>
+#include <string>
 #include <type_traits>
 
 #include "shardwise/core/box.hpp"
@@ -140,6 +141,21 @@ class View {
       local_;
   place_t<L> place_{};
 };
+
+namespace detail {
+
+/// Whether a View or a Tensor has elements, but no memory, as one that was moved from.
+template <class Given>
+bool is_nowhere(const Given& given) {
+  return given.data() == nullptr && given.local().elements() > 0;
+}
+[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_nowhere(const std::string& what) {
+  throw argument_error({what,
+                        " has a shape, but no memory: if its Tensor was moved from, give the "
+                        "Tensor that has the elements now"});
+}
+
+}  // namespace detail
 
 /// The number in the whole tensor of this rank's element `local`.
 template <class T, Layout L, class E>

@@ -399,6 +399,8 @@ class ModelBase {
   template <class V>
   void check_one(const V& view, const detail::ToCheck& of) const {
     detail::require_own_part(of, view.place(), run_.place_at_ends());
+    if (detail::is_nowhere(view))
+      detail::refuse_nowhere(detail::sentence({of.model(), ": the ", of.what, of.suffix()}));
     detail::require_reach(run_.backend, view, of.model, of.what);
   }
 

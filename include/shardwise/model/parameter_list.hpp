@@ -128,6 +128,14 @@ P shown(const Run<Context>& run, const ListedParameter& listed,
   throw argument_error({model(), " has no parameter named '", name, "'; it has ", names});
 }
 
+/// throws   argument_error for a name that two parameters of the model have
+[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_second(const std::string& name,
+                                                                 std::string (*model)()) {
+  throw argument_error({model(), " has two parameters named '", name,
+                        "', so that files and Model::set would take one for the other; give each "
+                        "a name of its own in its layer's parameter_specs"});
+}
+
 /// The number of the parameter with this name. Looks at number `begin` first, so that the time to
 /// look up all of many parameters, one after the other, does not grow with its square.
 inline std::size_t number_of(const GrowingList<ListedParameter>& all, const std::string& name,
@@ -150,7 +158,12 @@ class ParameterList {
   ParameterList(Run<Context>& run, std::string (*model)()) : run_(run), model_(model) {}
 
   /// Adds one to the end.
-  void add(ListedParameter&& one) { all_.add(std::move(one)); }
+  /// throws   argument_error if another one has its name
+  void add(ListedParameter&& one) {
+    for (const ListedParameter& before : all_)
+      if (before.name == one.name) refuse_second(one.name, model_);
+    all_.add(std::move(one));
+  }
 
   /// Sets all of them to their initial values.
   void begin() {

@@ -93,15 +93,6 @@ class LayerRun {
     buffers_ = KeptBuffers(model_);
   }
 
-  /// A name that several of its parameters have; empty if there is none.
-  std::string ambiguous_name() {
-    std::vector<std::string> names;
-    model_.visit_parameters([&](auto& p) { names.push_back(p.name); });
-    std::sort(names.begin(), names.end());
-    const auto first = std::adjacent_find(names.begin(), names.end());
-    return first == names.end() ? std::string() : *first;
-  }
-
   /// The rank's results of a step of two batches, a step of one batch, and an evaluation. Calls
   /// sent(part, planned) after each part of a step.
   template <class Sent>
@@ -234,10 +225,6 @@ class LayerChecker {
   void compare_steps_alone() {
     SingleRank rank;
     Alone one(rank, layer_, in_, checks_.seed, MadeOf::reals);
-    if (const std::string name = one.ambiguous_name(); !name.empty())
-      return found_.fail("two of its parameters are named " + name +
-                         ", so that files and Model::set take one for the other. Each needs a name "
-                         "of its own");
     const auto of_one_batch = one.same_step(0, 3.0);
     const auto of_two = one.same_step(1, 3.0);
     const auto in_other_memory = one.same_step(0, 99.0);

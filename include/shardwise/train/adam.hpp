@@ -63,6 +63,17 @@ void check_adam(const char* name, const Rule& rule) {
   check_option(name, "weight_decay", rule.weight_decay, any);
 }
 
+/// Calls f(name, value) for each option of Adam.
+template <class Rule, class F>
+constexpr void visit_adam(const Rule& rule, F& f) {
+  f("learning_rate", rule.learning_rate);
+  f("beta1", rule.beta1);
+  f("beta2", rule.beta2);
+  f("epsilon", rule.epsilon);
+  f("weight_decay", rule.weight_decay);
+  f("decay", word(rule.decay));
+}
+
 }  // namespace detail
 
 /// g' = g + weight_decay p
@@ -83,12 +94,7 @@ struct Adam {
   /// Calls f(name, value) for each option.
   template <class F>
   constexpr void visit_options(F&& f) const {
-    f("learning_rate", learning_rate);
-    f("beta1", beta1);
-    f("beta2", beta2);
-    f("epsilon", epsilon);
-    f("weight_decay", weight_decay);
-    f("decay", detail::word(decay));
+    detail::visit_adam(*this, f);
   }
 
   /// throws   argument_error for negative options, and for a beta of 1 or more

@@ -27,12 +27,7 @@ struct AdamW {
   /// Calls f(name, value) for each option.
   template <class F>
   constexpr void visit_options(F&& f) const {
-    f("learning_rate", learning_rate);
-    f("beta1", beta1);
-    f("beta2", beta2);
-    f("epsilon", epsilon);
-    f("weight_decay", weight_decay);
-    f("decay", detail::word(decay));
+    detail::visit_adam(*this, f);
   }
 
   /// throws   argument_error for negative options, and for a beta of 1 or more

@@ -86,10 +86,13 @@ consteval bool must_be_loss() {
 }
 
 /// Calls `loss.require_target` if there is one, or that of each loss.
+/// throws   argument_error for a target without memory
 template <class Target, Loss Chosen>
 void require_target(const Chosen& loss, const Shape& prediction, const Target& target) {
   if constexpr (requires { loss.require_target(prediction, target.global()); })
     loss.require_target(prediction, target.global());
+  if constexpr (requires { target.data(); })
+    if (is_nowhere(target)) refuse_nowhere("the target");
 }
 template <class... Targets, class... Ls>
 void require_target(const std::tuple<Ls...>& losses,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "shardwise/backend/recording.hpp"
+#include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
@@ -155,9 +156,12 @@ class TrainingGraph {
     }
     run.parameters.update_copies(run.backend, run.version);
     detail::GivenOptions options;
-    detail::add_rule(options, optimizer_.rule());
-    const detail::MarkedPhase compared(static_cast<std::uint32_t>(run.step), 0, Phase::none,
-                                       {.options = options.hash(), .all_options = &options});
+    GivenAlike given;
+    if (run.all_ranks.size() > 1 && compares_calls(run.all_ranks)) {
+      detail::add_rule(options, optimizer_.rule());
+      given = {.options = options.hash(), .all_options = &options};
+    }
+    const detail::MarkedPhase compared(static_cast<std::uint32_t>(run.step), 0, Phase::none, given);
     const detail::SetMeanwhile computed(run.gradients, GradientState::whole);  // by the recording
     optimizer_.begin_update();
     detail::launch_collectives(model_.ranks(), [this] { recording_->launch(); });

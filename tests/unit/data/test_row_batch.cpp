@@ -103,6 +103,16 @@ TEST_CASE("the batches that are left of an epoch, each once") {
   CHECK(dropping.samples_left() == 8);
 }
 
+TEST_CASE("what a loop gathers together has as many rows") {
+  const std::vector<double> inputs(12);
+  const std::vector<std::int32_t> labels(5);
+  sw::RowBatch<double> x(inputs, {{sw::Axis::feature, 2}}, {});
+  sw::RowBatch<std::int32_t> y(labels, {}, {});
+  sw::DistributedSampler sampler(5, {}, {.batch_size = 2});
+  check_mentions(message_of<sw::argument_error>([&] { sw::EpochBatches(sampler, x, y); }),
+                 {"of the 2 given behind the sampler, number 2 has 5 rows, but number 1 has 6"});
+}
+
 TEST_CASE("rows that do not fit, or are not there") {
   const auto rows = made_rows();
   const auto text = message_of<sw::shape_error>([&] {

@@ -4,14 +4,20 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "ranks/model_observe.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/optimizer.hpp"
+#include "shardwise/train/sgd.hpp"
+#include "shardwise/train/step.hpp"
 #include "support/messages.hpp"
 
 using namespace shardwise;
@@ -236,6 +242,33 @@ TEST_CASE("a gradient that is not one of the output") {
     model.backward(tensor({{Axis::batch, 4}, {Axis::feature, 5}}, Place{1, 2}).view());
   });
   CHECK(begins(part, "Mlp: the gradient of the output is the part of rank 1 of 2, "));
+}
+
+TEST_CASE("a tensor that was moved from") {
+  const std::string input = misuse<argument_error>([](auto& model, auto& c) {
+    auto x = tensor(good, place_of(c));
+    const auto kept = std::move(x);
+    model.forward(x.view());  // NOLINT(bugprone-use-after-move)
+  });
+  CHECK(begins(input, "Mlp: the input has a shape, but no memory"));
+
+  const std::string gradient = misuse<argument_error>([](auto& model, auto& c) {
+    model.forward(tensor(good, place_of(c)).view());
+    auto dy = tensor({{Axis::batch, 4}, {Axis::feature, 5}}, place_of(c));
+    const auto kept = std::move(dy);
+    model.backward(dy.view());  // NOLINT(bugprone-use-after-move)
+  });
+  CHECK(begins(gradient, "Mlp: the gradient of the output has a shape, but no memory"));
+
+  const std::string target = misuse<argument_error>([](auto& model, auto& c) {
+    Optimizer optimizer(model, Sgd{});
+    Tensor<std::int32_t, Invariant> labels({{Axis::batch, 4}}, place_of(c));
+    const auto kept = std::move(labels);
+    train_step(model, tensor(good, place_of(c)).view(),
+               labels.view(),  // NOLINT(bugprone-use-after-move)
+               CrossEntropy{}, optimizer);
+  });
+  CHECK(begins(target, "the target has a shape, but no memory"));
 }
 
 TEST_CASE("a layout for which the input has no axis") {

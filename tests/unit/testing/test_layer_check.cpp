@@ -23,6 +23,7 @@
 using namespace shardwise;
 using namespace wrong_layers;
 using testing::check_mentions;
+using testing::message_of;
 
 namespace {
 
@@ -133,9 +134,6 @@ TEST_CASE("each law finds a layer that breaks it, and says what to look for") {
         "rank alone. Does backward ask frame.write()"}},
       {report_of(Scaled(Wrong::gradient_adds_always)),
        {"changes the gradient of factor on one rank alone. Does backward ask frame.write()"}},
-      {report_of(Shifted({"a", "b", "a"})),
-       {"two of its parameters are named a, so that", "a name of its own"}},
-      {report_of(Shifted({"b", "a", "a"})), {"two of its parameters are named a, so that"}},
       {report_of(WrongDual{}),
        {"WrongDual on 2 rank(s), Invariant -> Invariant: the gradient of the input is not that of "
         "one rank alone, on integers: element ",
@@ -204,4 +202,10 @@ TEST_CASE("a report of nothing has not passed") {
   CHECK_FALSE(CheckReport{}.passed());
   CHECK(CheckReport{}.text() == "nothing was checked");
   CHECK_THROWS_AS(CheckReport{}.require(), check_error);
+}
+
+TEST_CASE("two parameters of one name are refused when a model is made") {
+  for (const Shifted& layer : {Shifted({"a", "b", "a"}), Shifted({"b", "a", "a"})})
+    check_mentions(message_of<argument_error>([&] { report_of(layer); }),
+                   {"Shifted", " has two parameters named 'a', so that", "a name of its own"});
 }
