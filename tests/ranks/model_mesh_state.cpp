@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -231,6 +232,17 @@ void train_with_stored_shares(Ranks& ranks) {
   train_step(model, x.view(), labels(7, 0, ranks.place()).view(), CrossEntropy{}, optimizer);
 }
 // end: all
+
+/// Ends its rank when that is to gather what the optimizers have changed.
+struct EndsBeforeGather {
+  bool is_on = false;
+
+  void begin(const Work& work) const {
+    if (is_on && work.kind == Work::Kind::collective && work.name() == "updated parameters")
+      throw std::runtime_error("the machine is gone");
+  }
+  void end() const noexcept {}
+};
 
 }  // namespace
 
@@ -627,4 +639,26 @@ TEST_CASE("a model that is on no mesh keeps all of its moments") {
                  {"Model: Keep::all_over_data", "on no mesh", "MeshRanks"});
   check_mentions(message_of<argument_error>([&] { describe(model, rows, Keep::state_over_data); }),
                  {"plan: Keep::state_over_data", "on no mesh", "MeshRanks"});
+}
+
+TEST_CASE("ranks whose update is in between say so, and what to do") {
+  std::array<std::string, 2> said;
+  const auto run = [&](ThreadCommunicator& world) {
+    using Here = Context<double, Reference, MeshRanks<ThreadCommunicator>, EndsBeforeGather>;
+    MeshRanks<ThreadCommunicator> ranks(world, {.data = 2});
+    Model<Perceptron, Here> model(ranks, Seed{5});
+    Optimizer optimizer(model, Adam{}, Keep::state_over_data);
+    const auto x = made<Whole>(30, rows, ranks.place());
+    const auto target = labels(7, 0, ranks.place());
+    model.observer().is_on = ranks.rank() == 1;
+    try {
+      train_step(model, x.view(), target.view(), CrossEntropy{}, optimizer);
+    } catch (const std::exception& e) {
+      said[static_cast<std::size_t>(ranks.rank())] = e.what();
+      throw;
+    }
+  };
+  check_mentions(message_of<rank_error>([&] { run_ranks(2, run); }), {"the machine is gone"});
+  check_mentions(said[0], {"the optimizer has changed a share of the parameters",
+                           "load the last checkpoint", "rank 1 threw: the machine is gone"});
 }

@@ -10,6 +10,7 @@
 #include "shardwise/comm/detail/agreed.hpp"
 #include "shardwise/comm/gathered.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
+#include "shardwise/core/error.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/model/keep.hpp"
@@ -111,9 +112,10 @@ void gather_share(Run<Context>& run, std::string (*name)(), std::span<T> all) {
   });
 }
 
-/// Gives the new values of each rank to the others along `data`.
+/// Gives the new values of each rank to the others along `data`. The rank has changed its own
+/// before, so an error says that there is no way back.
 template <class Context>
-void gather_shares([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Shares& shares) {
+void gather_shares([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Shares& shares) try {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     if (!shares.are_cut()) return;
     for (const Share& one : shares.of)
@@ -121,6 +123,11 @@ void gather_shares([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Sh
           run, [] { return std::string("updated parameters"); },
           run.parameters.values().subspan(one.all.offset, one.all.size));
   }
+} catch (error& e) {
+  e.add_place(
+      "the optimizer has changed a share of the parameters, and others did not come, so load the "
+      "last checkpoint before you go on");
+  throw;
 }
 
 }  // namespace shardwise::detail

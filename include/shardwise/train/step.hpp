@@ -266,7 +266,7 @@ class Step {
   /// throws   argument_error after its end, and while samples are missing or a batch in another
   ///          flight than flight 0 is under way: then the step continues;
   ///          numeric_error for a norm to clip that is not finite, and if the scale would become
-  ///          too small: then the step is discarded
+  ///          too small: then the step is discarded; as train_step in the gather behind an update
   [[gnu::noinline]] StepEnd finish() { return detail::finish_steps(*this); }
 
   /// Discards the step; does nothing after its end.
@@ -316,7 +316,9 @@ class Step {
 /// sends    `plan_step(model, x.global(), loss, options, optimizer.keep())`
 /// throws   as `Step`, and argument_error for another model's optimizer; parameters and optimizer
 ///          are then as before the step on every rank that throws. An error on only one rank
-///          (memory, its backend) reaches the other ranks in their next call, and ends the run
+///          (memory, its backend) reaches the other ranks in their next call, and ends the run. One
+///          that reaches them while they gather what an optimizer with shares has changed says
+///          that parameters are then in between, and that a checkpoint is to be loaded
 template <class M, class Target, class Chosen, class Rule>
 double train_step(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
                   Optimizer<Rule, M>& optimizer, const StepOptions& options = {},
