@@ -23,7 +23,7 @@ namespace shardwise {
 /// of an optimizer (see state_of_rank), what layers save besides inputs and outputs, such as a few
 /// numbers for each row or channel of a normalisation, or a tap for each output of a MaxPool2d, and
 /// memory within a step: values that no layer saves, also gathered ones, their gradients,
-/// weights packed by a backend, and the model's Pool.
+/// weights packed by a backend, its copies of the images of one convolution, and the model's Pool.
 struct RankMemory {
   std::size_t parameters = 0;  ///< and as many gradients
   std::size_t saved = 0;       ///< of layers' inputs and outputs, from forward until backward

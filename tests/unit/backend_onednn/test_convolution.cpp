@@ -1,6 +1,7 @@
 // oneDNN's convolutions against sums written out one tap at a time.
 
 #include <doctest/doctest.h>
+#include <malloc.h>
 
 #include <cmath>
 #include <random>
@@ -133,4 +134,26 @@ TEST_CASE_TEMPLATE("what is no number stays so through a fused ReLU", T, float, 
       }
     }
   }
+}
+
+TEST_CASE("copies of images are kept once for all sizes and layers") {
+  OneDnn backend;
+  const ConvolutionChannels channels{1, 16, 16};
+  const SpatialAxis same{.input = 32, .output = 32, .kernel = 3, .before = 1};
+  constexpr std::size_t most = 32, of_image = 16 * 32 * 32;
+  const std::vector<float> x(most * of_image), w(16 * 16 * 9);
+  std::vector<float> y(x.size()), dw(w.size()), dx(x.size());
+  OneDnn::Convolution<float> layers[]{{backend, channels}, {backend, channels}};
+  const auto step = [&](auto& layer, std::size_t images) {
+    const ConvolutionCall call{images, {SpatialAxis{}, same, same}};
+    const Weight<float> weight{w.data(), 1};
+    layer.forward(call, x.data(), weight, nullptr, Activation::none, y.data());
+    layer.backward(call, x.data(), y.data(), weight, Write::replace, dw.data(), nullptr, dx.data());
+  };
+  const auto held = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
+  step(layers[0], most);
+  const std::size_t before = held();
+  for (std::size_t images = most; images > most - 8; --images)
+    for (auto& layer : layers) step(layer, images);
+  CHECK(held() - before < most * of_image * sizeof(float));  // weights and primitives
 }

@@ -31,8 +31,8 @@ inline dnnl_data_type_t product_dtype(const ConvolutionGeometry& g, const ErrorC
                                                                                   : dnnl_f32;
 }
 
-/// A tensor of the caller that the primitive reads in another layout: copied into the plan's own
-/// memory, unless the layouts are equal.
+/// A tensor of the caller that the primitive reads in another layout: copied, unless the layouts
+/// are equal.
 class Operand {
  public:
   Operand(Session& session, const TensorShape& shape, ConstDesc chosen, const ErrorContext& context)
@@ -42,27 +42,38 @@ class Operand {
       reorder_.emplace(reorder(session, plain.get(), chosen, Write::replace, context));
   }
 
-  const void* read(Session& session, const void* data) {
+  /// The tensor, or its copy in `copy`.
+  const void* read(Session& session, const void* data, Scratch& copy) {
     if (!reorder_) return data;
-    void* copy = copy_.reserve(bytes_);
-    reorder_->run(session, {data, copy});
-    return copy;
-  }
-
-  /// A weight: copied if it has changed since the last time.
-  const void* read_weight(Session& session, const void* data, std::uint64_t version) {
-    if (!reorder_) return data;
-    if (data == data_ && version == version_) return copy_.reserve(bytes_);
-    const void* copy = read(session, data);
-    data_ = data;
-    version_ = version;
-    return copy;
+    void* const there = copy.reserve(bytes_);
+    reorder_->run(session, {data, there});
+    return there;
   }
 
  private:
   std::size_t bytes_;
   std::optional<Primitive> reorder_;
+};
+
+/// A weight that the primitive reads, whose copy is kept in the plan until it changes.
+class WeightOperand {
+ public:
+  WeightOperand(Session& session, const TensorShape& shape, ConstDesc chosen,
+                const ErrorContext& context)
+      : weight_(session, shape, chosen, context) {}
+
+  const void* read(Session& session, const void* data, std::uint64_t version) {
+    if (data == data_ && version == version_) return here_;
+    here_ = weight_.read(session, data, copy_);
+    data_ = data;
+    version_ = version;
+    return here_;
+  }
+
+ private:
+  Operand weight_;
   Scratch copy_;
+  const void* here_ = nullptr;
   const void* data_ = nullptr;
   std::uint64_t version_ = 0;
 };
@@ -78,18 +89,17 @@ class Result {
     reorder_.emplace(reorder(session, chosen, plain.get(), write, context));
   }
 
-  /// The memory that the primitive writes.
-  void* memory(void* data) { return reorder_ ? copy_.reserve(bytes_) : data; }
+  /// The memory that the primitive writes: the tensor's, or `copy`.
+  void* memory(void* data, Scratch& copy) { return reorder_ ? copy.reserve(bytes_) : data; }
 
   /// Call this after the primitive has written.
-  void finish(Session& session, void* data) {
-    if (reorder_) reorder_->run(session, {copy_.reserve(bytes_), data});
+  void finish(Session& session, void* data, Scratch& copy) {
+    if (reorder_) reorder_->run(session, {copy.reserve(bytes_), data});
   }
 
  private:
   std::size_t bytes_;
   std::optional<Primitive> reorder_;
-  Scratch copy_;
 };
 
 inline ConstDesc queried(const Descriptor& desc, dnnl_query_t what) {
@@ -175,14 +185,16 @@ class ForwardConvolution {
 
   void run(Session& session, const void* x, const void* w, std::uint64_t version, const void* bias,
            void* y) {
-    const void* x_here = x_.read(session, x);
-    const void* w_here = w_.read_weight(session, w, version);
+    auto& [x_copy, y_copy] = session.images();
+    const void* x_here = x_.read(session, x, x_copy);
+    const void* w_here = w_.read(session, w, version);
+    void* const y_here = y_.memory(y, y_copy);
     if (bias_) {
-      product_.run(session, {x_here, w_here, y_.memory(y), bias_->read(session, bias)});
+      product_.run(session, {x_here, w_here, y_here, bias_->read(session, bias, bias_copy_)});
     } else {
-      product_.run(session, {x_here, w_here, y_.memory(y)});
+      product_.run(session, {x_here, w_here, y_here});
     }
-    y_.finish(session, y);
+    y_.finish(session, y, y_copy);
   }
 
  private:
@@ -207,8 +219,10 @@ class ForwardConvolution {
     return {session, desc, {x, w, y, {DNNL_ARG_BIAS, bias.get()}}, context};
   }
 
-  Operand x_, w_;
+  Operand x_;
+  WeightOperand w_;
   std::optional<Operand> bias_;
+  Scratch bias_copy_;
   Result y_;
   Primitive product_;
 };
@@ -249,14 +263,15 @@ class KernelGradient {
   ConstDesc dy_layout() const { return queried(desc_, dnnl_query_diff_dst_md); }
 
   void run(Session& session, const void* x, const void* dy, void* dw, void* db) {
-    const void* x_here = x_.read(session, x);
+    const void* x_here = x_.read(session, x, session.images().x);
+    void* const dw_here = dw_.memory(dw, dw_copy_);
     if (db_) {
-      product_.run(session, {x_here, dy, dw_.memory(dw), db_->memory(db)});
-      db_->finish(session, db);
+      product_.run(session, {x_here, dy, dw_here, db_->memory(db, db_copy_)});
+      db_->finish(session, db, db_copy_);
     } else {
-      product_.run(session, {x_here, dy, dw_.memory(dw)});
+      product_.run(session, {x_here, dy, dw_here});
     }
-    dw_.finish(session, dw);
+    dw_.finish(session, dw, dw_copy_);
   }
 
  private:
@@ -290,6 +305,7 @@ class KernelGradient {
   Operand x_;
   Result dw_;
   std::optional<Result> db_;
+  Scratch dw_copy_, db_copy_;
   Primitive product_;
 };
 
@@ -310,8 +326,9 @@ class InputGradient {
   ConstDesc dy_layout() const { return queried(desc_, dnnl_query_diff_dst_md); }
 
   void run(Session& session, const void* dy, const void* w, std::uint64_t version, void* dx) {
-    product_.run(session, {dy, w_.read_weight(session, w, version), dx_.memory(dx)});
-    dx_.finish(session, dx);
+    Scratch& copy = session.images().x;  // of x, which the kernel's gradient has read
+    product_.run(session, {dy, w_.read(session, w, version), dx_.memory(dx, copy)});
+    dx_.finish(session, dx, copy);
   }
 
  private:
@@ -329,7 +346,7 @@ class InputGradient {
   }
 
   Descriptor desc_;
-  Operand w_;
+  WeightOperand w_;
   Result dx_;
   Primitive product_;
 };
@@ -351,13 +368,14 @@ class BackwardConvolution {
 
   void run(Session& session, const void* x, const void* dy, const void* w, std::uint64_t version,
            const GradientsInMemory& to) {
+    Scratch& copy = session.images().y;
     const void* dy_here = dy;
     if (kernel_) {
-      dy_here = dy_->read(session, dy);
+      dy_here = dy_->read(session, dy, copy);
       kernel_->run(session, x, dy_here, to.dw, to.db);
     }
     if (!input_) return;
-    if (dy_of_input_) dy_here = dy_of_input_->read(session, dy);
+    if (dy_of_input_) dy_here = dy_of_input_->read(session, dy, copy);
     input_->run(session, dy_here, w, version, to.dx);
   }
 

@@ -9,6 +9,12 @@
 
 namespace shardwise::detail::onednn {
 
+/// Copies of the images of a convolution, or of their gradients, in the layouts of the library.
+struct ImageCopies {
+  Scratch x{};  ///< of what the convolution reads
+  Scratch y{};  ///< of what it gives
+};
+
 /// Engine, stream and scratch memory. For one thread at a time: primitives run one after another,
 /// so they can share scratch memory.
 class Session {
@@ -25,11 +31,14 @@ class Session {
   dnnl_engine_t engine() const { return engine_.get(); }
   dnnl_stream_t stream() const { return stream_.get(); }
   Scratch& scratch() { return scratch_; }
+  /// As large as the largest call of any convolution; for one call at a time.
+  ImageCopies& images() { return images_; }
 
  private:
   Engine engine_;
   Stream stream_;
   Scratch scratch_;
+  ImageCopies images_;
 };
 
 }  // namespace shardwise::detail::onednn
