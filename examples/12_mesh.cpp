@@ -11,50 +11,32 @@
 // The losses are the same on every mesh.
 //
 // test: --mesh data=2,tensor=*
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <numbers>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
 
 #include "shardwise/comm/mesh_sizes.hpp"
 #include "shardwise/shardwise.hpp"
+#include "support/launch.hpp"
 #include "support/print_plan.hpp"
+#include "support/spiral.hpp"
 
 namespace sw = shardwise;
 
 namespace {
 
 constexpr int world_size = 8;
-constexpr std::size_t arms = 3, batch = 50;
-
-struct Points {
-  std::vector<double> at;         // x and y of each
-  std::vector<std::int32_t> arm;  // of each
-};
-
-/// 100 points on each arm of a spiral.
-Points spiral() {
-  Points points;
-  for (int i = 1; i <= 100; ++i) {
-    for (int arm = 0; arm < static_cast<int>(arms); ++arm) {
-      const double radius = i / 100.0, angle = 4 * radius + 2 * std::numbers::pi / arms * arm;
-      points.at.insert(points.at.end(), {radius * std::cos(angle), radius * std::sin(angle)});
-      points.arm.push_back(arm);
-    }
-  }
-  return points;
-}
+constexpr std::size_t batch = 50;
 
 // begin: model
 struct Mlp : sw::Sequential<sw::ColumnParallelLinear<2, 64>, sw::Gelu, sw::Dropout<1, 20>,
-                            sw::RowParallelLinear<64, arms>> {};
+                            sw::RowParallelLinear<64, example::arms>> {};
 
-using Ranks = sw::MeshRanks<sw::ThreadCommunicator>;  // the line that puts it on a mesh
+using Ranks = sw::MeshRanks<example::Ranks>;  // the line that puts it on a mesh
 using Model = sw::Model<Mlp, sw::Context<double, sw::Reference, Ranks>>;
 // end: model
 
@@ -78,7 +60,7 @@ void print_costs(Model& model, sw::Keep keep) {
 }
 
 // begin: train
-void train(Ranks& ranks, const Points& points, sw::Keep keep) {
+void train(Ranks& ranks, const example::Points& points, sw::Keep keep) {
   using Samples = sw::SamplesOverMesh<sw::Invariant>;  // each rank reads those of its row
   sw::RowBatch<double, Samples> x(points.at, {{sw::Axis::feature, 2}}, ranks.place());
   sw::RowBatch<std::int32_t, Samples> labels(points.arm, {}, ranks.place());
@@ -112,10 +94,13 @@ int main(int argc, char** argv) try {
       throw std::invalid_argument("usage: 12_mesh [--mesh SIZES] [--state-over-data]");
     }
   }
-  const Points points = spiral();
+  const example::Points points = example::spiral();
   // begin: launch
   const sw::mesh sizes = sw::choose_mesh(option).on_ranks(world_size);
-  sw::run_mesh(sizes, [&](Ranks& ranks) { train(ranks, points, keep); });
+  example::launch(world_size, [&](example::Ranks& world) {
+    Ranks ranks(world, sizes);
+    train(ranks, points, keep);
+  });
   // end: launch
   return 0;
 } catch (const std::exception& e) {

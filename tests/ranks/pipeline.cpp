@@ -199,7 +199,6 @@ Parameters train_summing(MeshRanks<ThreadCommunicator>& ranks, const PipelineSch
   return result;
 }
 
-// begin: train
 template <auto Cut, class Layers>
 void train(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& schedule,
            const std::vector<std::size_t>& sizes, std::optional<double> norm, Result& result) {
@@ -213,7 +212,6 @@ void train(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& schedul
     result.flights.push_back(stage.model().flights());
   });
 }
-// end: train
 
 /// Calls f with two stages on each rank.
 template <auto Cut, class Layers, class F>
