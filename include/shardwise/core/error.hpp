@@ -5,6 +5,7 @@
 // collective) in front of it while the exception propagates, so a call that succeeds pays nothing
 // for it.
 
+#include <cstddef>
 #include <exception>
 #include <initializer_list>
 #include <string>
@@ -31,19 +32,24 @@ class error : public std::exception {
   const char* what() const noexcept override { return what_.c_str(); }
 
   /// Adds a place in front: `rank 2`, then `Mlp / 3: Relu`, gives "rank 2: Mlp / 3: Relu: ...". The
-  /// first place is the innermost one and is followed by ": "; later ones choose their separator.
-  /// Without memory for it, the message stays as it is.
+  /// first place is the innermost one and is followed by ": "; later ones choose their separator. A
+  /// long place, such as the type of a model without a name, stands behind the message: "... (in
+  /// Sequential<...>)". Without memory for it, the message stays as it is.
   [[gnu::noinline, gnu::cold]] void add_place(std::string_view place,
                                               std::string_view separator = ": ") noexcept {
+    const bool is_long = place.size() > longest_in_front;
     std::string longer =
-        detail::sentence_or({place, has_place_ ? separator : std::string_view(": "), what_}, "");
+        is_long ? detail::sentence_or({what_, " (in ", place, ")"}, "")
+                : detail::sentence_or(
+                      {place, has_place_ ? separator : std::string_view(": "), what_}, "");
     if (longer.empty()) return;
     what_ = std::move(longer);
-    has_place_ = true;
+    has_place_ = has_place_ || !is_long;
   }
 
  private:
   static constexpr const char* no_memory = "out of memory";
+  static constexpr std::size_t longest_in_front = 80;  // letters
 
   std::string what_;
   bool has_place_ = false;

@@ -124,9 +124,7 @@ void gather_shares([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Sh
           run.parameters.values().subspan(one.all.offset, one.all.size));
   }
 } catch (error& e) {
-  e.add_place(
-      "the optimizer has changed a share of the parameters, and others did not come, so load the "
-      "last checkpoint before you go on");
+  e.add_place("parameters are partly updated, so load the last checkpoint");
   throw;
 }
 

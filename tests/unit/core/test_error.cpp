@@ -29,6 +29,16 @@ TEST_CASE("the innermost place is followed by a colon, whatever the next one wan
   CHECK(std::string(e.what()) == "Mlp / 1: Residual<Relu>: 10 is not 12");
 }
 
+TEST_CASE("a long place stands behind the message") {
+  const std::string type = "Sequential<" + std::string(80, 'x') + ">";
+  argument_error e("id 13 is not in the table");
+  e.add_place("0: Embedding");
+  e.add_place(type, " / ");
+  e.add_place("rank 3");
+  CHECK(std::string(e.what()) ==
+        "rank 3: 0: Embedding: id 13 is not in the table (in " + type + ")");
+}
+
 TEST_CASE("a place can be added while an error passes, and its type stays") {
   const auto inner = [] { throw numeric_error("the loss is not a number"); };
   const auto outer = [&] {
