@@ -61,6 +61,8 @@ namespace detail {
 
 /// The mark of the calls that this thread makes now.
 inline constinit thread_local Mark current_mark{};
+/// The last step in which this thread made calls; 0 without one.
+inline constinit thread_local std::uint32_t last_step = 0;
 
 /// While it lives, calls of this thread have the mark of a phase. Not inlined at the many places of
 /// a program that enter a phase or a part.
@@ -71,6 +73,7 @@ class MarkedPhase {
       : before_(current_mark) {
     Mark& mark = current_mark;
     if (!mark.is_callers) mark.step = step;
+    last_step = mark.step;
     mark.batch = batch;
     mark.phase = phase;
     mark.depth = 0;
@@ -167,6 +170,7 @@ inline std::string to_string(const Mark& mark) {
 inline void mark_step(std::uint64_t number) noexcept {
   detail::current_mark.step = static_cast<std::uint32_t>(number);
   detail::current_mark.is_callers = number != 0;
+  if (number != 0) detail::last_step = detail::current_mark.step;
 }
 
 }  // namespace shardwise

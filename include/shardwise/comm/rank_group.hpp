@@ -81,6 +81,7 @@ class KeptRanks {
       group_of_thread = ranks.group_.get();
       for (std::uint64_t number = 1; RankRun* const run = ranks.posted(number); ++number) {
         current_mark = {};  // a program that threw may have left its own
+        last_step = 0;
         run->run(*ranks.communicators_[static_cast<std::size_t>(rank)]);
       }
     }

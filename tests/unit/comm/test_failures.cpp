@@ -474,6 +474,19 @@ TEST_CASE("ranks that wait for each other are told so") {
                  });
 }
 
+TEST_CASE("a rank that has returned is told with its last step") {
+  const auto leave_early = [](ThreadCommunicator& c) {
+    for (std::uint64_t step = 1; step <= (c.rank() == 1 ? 3U : 5U); ++step) {
+      mark_step(step);
+      c.barrier();
+    }
+  };
+  check_mentions(
+      message_of([&] { run_ranks(3, leave_early); }),
+      {"in barrier() at step 4, collective 4 of ranks 0, 1, 2: rank 1 has returned after "
+       "step 3"});
+}
+
 TEST_CASE("ranks that sleep are woken") {
   run_ranks(3, [](ThreadCommunicator& c) {
     std::vector<float> data(3000, 1);

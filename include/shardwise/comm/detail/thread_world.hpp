@@ -15,6 +15,7 @@
 
 #include "shardwise/comm/detail/call_record.hpp"
 #include "shardwise/comm/detail/patience.hpp"
+#include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/fixed_list.hpp"
 #include "shardwise/core/growing_list.hpp"
@@ -120,10 +121,13 @@ class ThreadWorld {
       if (rank.asleep_in != nullptr && rank.asleep_in->done()) rank.wake.notify_one();
   }
 
-  /// A rank has returned: the waits of ranks that need it fail.
+  /// A rank has returned, as its own thread tells: the waits of ranks that need it fail.
   void leave(int rank) noexcept {
+    const std::string step = text_or_empty([] {
+      return last_step == 0 ? std::string() : sentence({" after step ", last_step});
+    });
     std::unique_lock lock(mutex_);
-    mark_gone(rank, "has returned", "");
+    mark_gone(rank, "has returned", step.c_str());
   }
 
   /// A rank has thrown: the waits of all ranks fail.
