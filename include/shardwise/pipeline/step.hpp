@@ -9,8 +9,6 @@
 #include <tuple>
 #include <vector>
 
-#include "shardwise/comm/detail/agreed.hpp"
-#include "shardwise/comm/gathered.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/sequences.hpp"
@@ -89,13 +87,11 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
   });
   const GivenOptions options =
       options_of(std::get<0>(optimizers).rule(), inputs.options, inputs.loss);
-  GivenPipelineStep given{inputs.samples,   static_cast<std::uint32_t>(inputs.x.size()),
-                          digest(inputs.x), rank.checked().digest,
-                          {options.hash()}, GivenSegments(inputs.segments)};
-  if (!same_on_all_ranks(all_ranks, digest(given))) {
-    given.options = OptionsText(options);
-    require_agreed(gathered(rank.all_ranks(), given), "the step of the pipeline");
-  }
+  const GivenPipelineStep given{inputs.samples,   static_cast<std::uint32_t>(inputs.x.size()),
+                                digest(inputs.x), rank.checked().digest,
+                                options.hash(),   GivenSegments(inputs.segments)};
+  if (!same_on_all_ranks(all_ranks, digest(given)))
+    refuse_unlike_steps(rank.all_ranks(), schedule, inputs, options);
   const auto run_step = [&](auto&& call) {
     return call(StageRun<Stages, Rule, Inputs>(
         std::get<Stages&>(stages),

@@ -5,11 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/detail/mismatch.hpp"
+#include "shardwise/comm/gathered.hpp"
+#include "shardwise/comm/given_options.hpp"
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/model/values.hpp"
 #include "shardwise/pipeline/batch_segments.hpp"
@@ -41,29 +46,72 @@ struct PipelineStepInputs {
   std::size_t samples = 0;  ///< of all micro-batches
 };
 
-/// The part of it in which all ranks agree.
+/// "5,5,4": the samples of each micro-batch.
+template <class Input>
+std::string sizes_text(const std::vector<Input>& x) {
+  std::string text;
+  for (const Input& one : x) append(text, {text.empty() ? "" : ",", samples_of(one)});
+  return text;
+}
+
+/// "F0 F1 B0 B1 | F0 B0 F1 B1": what each rank does, I and W being the two parts of a backward;
+/// behind a letter the micro-batch, and of several chunks "/" and the chunk.
+[[gnu::cold]] inline std::string schedule_text(const PipelineSchedule& schedule) {
+  std::string text;
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    if (rank > 0) text += " |";
+    for (const PipelineAction& action : schedule.of(rank)) {
+      append(text, {text.empty() ? "" : " ",
+                    std::string_view("FBIW").substr(static_cast<std::size_t>(action.work), 1),
+                    action.micro_batch});
+      if (schedule.chunks() > 1) append(text, {"/", action.chunk});
+    }
+  }
+  return text;
+}
+
+/// What all ranks must be given alike for a step, as hashes.
 struct GivenPipelineStep {
   std::uint64_t samples;
   std::uint32_t micro_batches;
-  std::uint32_t sizes;     // a hash
-  std::uint32_t schedule;  // a hash
-  OptionsText options;
+  std::uint32_t sizes;
+  std::uint32_t schedule;
+  std::uint32_t options;
   GivenSegments segments;
 
-  friend bool operator==(const GivenPipelineStep&, const GivenPipelineStep&) = default;
-  friend std::string to_string(const GivenPipelineStep& given) {
-    return sentence({given.samples, " samples in ", given.micro_batches,
-                     " micro-batches, whose sizes have the hash ", given.sizes,
-                     ", by a schedule with the hash ", given.schedule, ", with ",
-                     to_string(given.segments), ", with the options ", given.options});
-  }
   /// A hash of it.
   friend std::uint64_t digest(const GivenPipelineStep& given) {
     const auto low = static_cast<std::uint32_t>(given.samples);
-    return std::uint64_t{mixed(mixed(low, given.micro_batches), given.options.hash)} << 32 |
+    return std::uint64_t{mixed(mixed(low, given.micro_batches), given.options)} << 32 |
            mixed(mixed(given.sizes, given.schedule), given.segments.hash);
   }
 };
+
+/// Throws collective_error on all ranks of a mesh, whose steps differ, with the values of all that
+/// does. A collective.
+template <class Ranks, class Inputs>
+[[noreturn, gnu::cold]] void refuse_unlike_steps(Ranks& ranks, const PipelineSchedule& schedule,
+                                                 const Inputs& inputs, GivenOptions options) {
+  const std::string sizes = sizes_text(inputs.x);
+  const std::string segments = to_string(GivenSegments(inputs.segments));
+  const std::string actions = schedule_text(schedule);
+  options.add("micro-batches", std::string_view(sizes));
+  options.add("segments", std::string_view(segments));
+  options.add("schedule", std::string_view(actions));  // the longest one, which may be cut off
+  const std::vector<OptionsText> all = gathered(ranks, OptionsText(options));
+  GrowingList<const OptionsText*> each;
+  std::vector<int> numbers;
+  for (const OptionsText& one : all) {
+    each.add(&one);
+    numbers.push_back(static_cast<int>(numbers.size()));
+  }
+  const std::string unlike = text_of_unlike(each, numbers);
+  throw collective_error({"ranks disagree on the step of the pipeline: ",
+                          unlike.empty() ? std::string_view("their schedules or options differ, "
+                                                            "which are too long for this message")
+                                         : std::string_view(unlike),
+                          "; give all ranks the same"});
+}
 
 /// A hash of the shapes of micro-batches.
 template <class Input>

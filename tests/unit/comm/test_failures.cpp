@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/comm/detail/ranks_text.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 #include "support/messages.hpp"
@@ -485,6 +486,14 @@ TEST_CASE("a rank that has returned is told with its last step") {
       message_of([&] { run_ranks(3, leave_early); }),
       {"in barrier() at step 4, collective 4 of ranks 0, 1, 2: rank 1 has returned after "
        "step 3"});
+}
+
+TEST_CASE("four and more ranks that follow each other are a range") {
+  const auto text = [](const std::vector<int>& ranks) { return detail::ranks_text(ranks); };
+  CHECK(text({1}) == "rank 1");
+  CHECK(text({0, 1, 2}) == "ranks 0, 1, 2");
+  CHECK(text({0, 1, 2, 3, 4, 6, 7}) == "ranks 0 to 4, 6, 7");
+  CHECK(text({2, 4, 5, 6, 7}) == "ranks 2, 4 to 7");
 }
 
 TEST_CASE("ranks that sleep are woken") {

@@ -187,12 +187,12 @@ TEST_CASE("a rank with another mesh is told on every rank, and ranks may go on")
     const int rank = world.rank();
     const mesh sizes = rank == 4 ? mesh{.data = 3, .tensor = 2} : mesh{.data = 2, .tensor = 3};
     CHECK(error_of([&] { Ranks(world, sizes); }) ==
-          "ranks disagree on the mesh: ranks 0, 1, 2, 3, 5 have data=2,tensor=3, rank 4 has "
+          "ranks disagree on the mesh: ranks 0 to 3, 5 have data=2,tensor=3, rank 4 has "
           "data=3,tensor=2; give all ranks the same one");
     const MeshOptions options{.order = rank < 1 ? data_last : mesh_axes};
     CHECK(error_of([&] { Ranks(world, {.data = 6}, options); }) ==
           "ranks disagree on the mesh: rank 0 has data=6 in the order pipeline, replica, context, "
-          "tensor, data, ranks 1, 2, 3, 4, 5 have data=6; give all ranks the same one");
+          "tensor, data, ranks 1 to 5 have data=6; give all ranks the same one");
     world.barrier();
   });
 }

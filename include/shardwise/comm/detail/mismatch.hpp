@@ -9,11 +9,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/ranks_text.hpp"
+#include "shardwise/comm/given_options.hpp"
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/sentence.hpp"
@@ -90,6 +92,45 @@ template <class T>
     groups[g].add(r);
   }
   return groups;
+}
+
+/// The value of an option; "not given" if there is none of this name.
+[[gnu::cold]] inline std::string_view value_of_option(const OptionsText& options,
+                                                      std::string_view name) {
+  std::string_view lines = options.lines.data();
+  for (std::size_t end = lines.find('\n'); end != lines.npos; end = lines.find('\n')) {
+    if (lines.starts_with(name) && lines[name.size()] == ' ')
+      return lines.substr(name.size() + 1, end - name.size() - 1);
+    lines.remove_prefix(end + 1);
+  }
+  return "not given";
+}
+
+/// "clip_norm is 1 on ranks 0, 2, and 0.5 on rank 1": of the options of each of `ranks` those that
+/// differ; empty if there are none.
+[[gnu::cold]] inline std::string text_of_unlike(const GrowingList<const OptionsText*>& all,
+                                                std::span<const int> ranks) {
+  std::string text;
+  for (const OptionsText* const one : all) {
+    std::string_view lines = one->lines.data();
+    for (std::size_t end = lines.find('\n'); end != lines.npos; end = lines.find('\n')) {
+      const std::string_view name = lines.substr(0, lines.find(' '));
+      lines.remove_prefix(end + 1);
+      const auto groups = groups_of_equal(all.size(), [&](std::size_t q, std::size_t r) {
+        return value_of_option(*all[q], name) == value_of_option(*all[r], name);
+      });
+      const std::string begin = sentence({"; ", name, " is "});
+      if (groups.size() < 2 || text.find(begin) != text.npos) continue;
+      text += begin;
+      for (std::size_t g = 0; g < groups.size(); ++g) {
+        GrowingList<int> of_world;
+        for (const std::size_t rank : groups[g]) of_world.add(ranks[rank]);
+        append(text, {g == 0 ? "" : ", and ", value_of_option(*all[groups[g][0]], name), " on ",
+                      ranks_text(of_world)});
+      }
+    }
+  }
+  return text.empty() ? text : text.substr(2);
 }
 
 /// The calls of all ranks of a group in collective `number`, of which some differ, and the text of
@@ -182,38 +223,11 @@ class Mismatch {
          "have the same slice of a batch"});
   }
 
-  /// The value of an option on a rank; "not given" if it has no such option.
-  [[gnu::cold]] std::string_view value_of(std::string_view name, std::size_t rank) const {
-    std::string_view lines = calls_[rank].options.lines.data();
-    for (std::size_t end = lines.find('\n'); end != lines.npos; end = lines.find('\n')) {
-      if (lines.starts_with(name) && lines[name.size()] == ' ')
-        return lines.substr(name.size() + 1, end - name.size() - 1);
-      lines.remove_prefix(end + 1);
-    }
-    return "not given";
-  }
-
-  /// "clip_norm is 1 on ranks 0, 2, and 0.5 on rank 1"; all options that differ. Empty if these are
-  /// too many for a CallText.
+  /// All options that differ. Empty if these are too many for a CallText.
   [[gnu::cold]] std::string text_of_options() const {
-    std::string text;
-    for (std::size_t of = 0; of < ranks_.size(); ++of) {
-      std::string_view lines = calls_[of].options.lines.data();
-      for (std::size_t end = lines.find('\n'); end != lines.npos; end = lines.find('\n')) {
-        const std::string_view name = lines.substr(0, lines.find(' '));
-        lines.remove_prefix(end + 1);
-        const auto groups = groups_of_equal(ranks_.size(), [&](std::size_t q, std::size_t r) {
-          return value_of(name, q) == value_of(name, r);
-        });
-        const std::string begin = sentence({"; ", name, " is "});
-        if (groups.size() < 2 || text.find(begin) != text.npos) continue;
-        text += begin;
-        for (std::size_t g = 0; g < groups.size(); ++g)
-          append(text,
-                 {g == 0 ? "" : ", and ", value_of(name, groups[g][0]), " on ", names(groups[g])});
-      }
-    }
-    return text.empty() ? text : text.substr(2);
+    GrowingList<const OptionsText*> all;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) all.add(&calls_[r].options);
+    return text_of_unlike(all, ranks_);
   }
 
   bool compares_given(std::size_t rank) const { return calls_[rank].mark.given != GivenAlike{}; }
