@@ -832,10 +832,12 @@ TEST_CASE("ranks of a pipeline that are given different steps are all told") {
         error_of([&] { train<in_blocks, Net>(ranks, gpipe(2, count), sizes, {}, none); });
   });
   CHECK(errors[0] == errors[1]);
-  CHECK(contains(errors[0],
-                 "collective_error: ranks disagree on the step of the pipeline: micro-batches is 2 "
-                 "on rank 0, and 2,2 on rank 1; schedule is F0 B0 | F0 B0 on rank 0, and F0 F1 B0 "
-                 "B1 | F0 F1 B0 B1 on rank 1; give all ranks the same"));
+  CHECK(
+      contains(errors[0],
+               "collective_error: ranks disagree on the step of the pipeline: micro-batches is 1 x "
+               "[batch 2, feature 6] on rank 0, and 2 x [batch 2, feature 6] on rank 1; schedule "
+               "is F0 B0 | F0 B0 on rank 0, and F0 F1 B0 B1 | F0 F1 B0 B1 on rank 1; give all "
+               "ranks the same"));
   run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     Result none;
     std::optional<double> norm;

@@ -150,16 +150,9 @@ template <class... Rows>
 class EpochBatches {
  public:
   /// All of these must outlive the loop.
-  /// throws   argument_error if they have unlike numbers of rows
+  /// throws   argument_error if they say by `count()` that they have unlike numbers of rows
   EpochBatches(DistributedSampler& sampler, Rows&... rows) : sampler_(sampler), rows_(rows...) {
-    const std::array counts{rows.count()...};
-    const auto fewest = std::ranges::min_element(counts), most = std::ranges::max_element(counts);
-    if (*fewest == *most) return;
-    throw argument_error({"EpochBatches: of the ", counts.size(),
-                          " given behind the sampler, number ", fewest - counts.begin() + 1,
-                          " has ", *fewest, " rows, but number ", most - counts.begin() + 1,
-                          " has ", *most,
-                          ": each sample is one row of each, so give memory of as many rows"});
+    if constexpr ((requires { rows.count(); } && ...)) require_alike({rows.count()...});
   }
 
   /// Samples of these batches, over all ranks.
@@ -202,6 +195,16 @@ class EpochBatches {
   ///@}
 
  private:
+  static void require_alike(const std::array<std::size_t, sizeof...(Rows)>& counts) {
+    const auto fewest = std::ranges::min_element(counts), most = std::ranges::max_element(counts);
+    if (*fewest == *most) return;
+    throw argument_error({"EpochBatches: of the ", counts.size(),
+                          " given behind the sampler, number ", fewest - counts.begin() + 1,
+                          " has ", *fewest, " rows, but number ", most - counts.begin() + 1,
+                          " has ", *most,
+                          ": each sample is one row of each, so give memory of as many rows"});
+  }
+
   DistributedSampler& sampler_;
   std::tuple<Rows&...> rows_;
 };

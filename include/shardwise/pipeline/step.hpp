@@ -48,9 +48,10 @@ double loss_of_stages(Run<Context>& run, Line& line, const Runs&... runs) {
 /// Runs micro-batches forward again, up to the first that makes the loss one that is not finite,
 /// and throws on every rank what is not finite in the first such stage.
 template <class Context, class Line, class... Runs>
-[[noreturn, gnu::cold]] void find_non_finite(Run<Context>& run, Line& line, Runs&... runs) {
+[[noreturn, gnu::cold]] void find_non_finite(Run<Context>& run, Line& line,
+                                             std::size_t micro_batches, Runs&... runs) {
   double loss = 0;
-  for (std::size_t batch = 0;; ++batch) {
+  for (std::size_t batch = 0; batch < micro_batches; ++batch) {
     (runs.forward_only(batch), ...);
     loss = loss_of_stages(run, line, runs...);
     if (!std::isfinite(loss)) {
@@ -64,6 +65,9 @@ template <class Context, class Line, class... Runs>
     }
     (runs.forget(batch), ...);
   }
+  throw numeric_error({"pipeline: the loss of the step was not finite, but is ", loss,
+                       " when the step runs again on the same micro-batches; look for a layer or a "
+                       "loss that keeps state of its own"});
 }
 
 /// One step of the stages of a rank.
@@ -105,7 +109,7 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
     return sum;
   });
   if (!std::isfinite(loss))
-    run_step([&](auto&&... runs) { find_non_finite(run, rank.line(), runs...); });
+    run_step([&](auto&&... runs) { find_non_finite(run, rank.line(), inputs.x.size(), runs...); });
   return loss;
 }
 
@@ -118,9 +122,8 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 /// one stage overflow with a loss scale, all stages skip the step. Every rank of the mesh calls it
 /// with the same schedule, shapes, options and learning rate; the elements of `x` are read on the
 /// first stage, those of `targets` on the last, and ranks of a stage compare them as those of a
-/// Model do. `segments` are the
-/// sequences of each micro-batch, as Model::forward says, the same on every rank: a list for each,
-/// or none at all.
+/// Model do. `segments` are the sequences of each micro-batch, as Model::forward says, the same on
+/// every rank: a list for each, or none at all.
 /// With the option `overlap`, an OverlappedSums of the stage's model, or a PipelineOverlappedSums
 /// of the models of all stages of a rank, begins the sums of each of these stages in the last
 /// action of the stage that completes the gradients of a micro-batch: its last backward, or in a

@@ -46,11 +46,22 @@ struct PipelineStepInputs {
   std::size_t samples = 0;  ///< of all micro-batches
 };
 
-/// "5,5,4": the samples of each micro-batch.
+/// "2 x [batch 5, feature 6], 1 x [batch 4, feature 6]": the inputs of micro-batches, in runs of
+/// equal ones.
 template <class Input>
-std::string sizes_text(const std::vector<Input>& x) {
+[[gnu::cold]] std::string micro_batches_text(const std::vector<Input>& x) {
+  const auto shapes = [&x](std::size_t k) {
+    std::string text;
+    for (const Shape& shape : global_shapes(x[k]))
+      append(text, {text.empty() ? "" : " and ", shape});
+    return text;
+  };
   std::string text;
-  for (const Input& one : x) append(text, {text.empty() ? "" : ",", samples_of(one)});
+  for (std::size_t first = 0, last = 0; first < x.size(); first = last) {
+    const std::string of_run = shapes(first);
+    while (last < x.size() && shapes(last) == of_run) ++last;
+    append(text, {text.empty() ? "" : ", ", last - first, " x ", of_run});
+  }
   return text;
 }
 
@@ -92,10 +103,10 @@ struct GivenPipelineStep {
 template <class Ranks, class Inputs>
 [[noreturn, gnu::cold]] void refuse_unlike_steps(Ranks& ranks, const PipelineSchedule& schedule,
                                                  const Inputs& inputs, GivenOptions options) {
-  const std::string sizes = sizes_text(inputs.x);
+  const std::string micro_batches = micro_batches_text(inputs.x);
   const std::string segments = to_string(GivenSegments(inputs.segments));
   const std::string actions = schedule_text(schedule);
-  options.add("micro-batches", std::string_view(sizes));
+  options.add("micro-batches", std::string_view(micro_batches));
   options.add("segments", std::string_view(segments));
   options.add("schedule", std::string_view(actions));  // the longest one, which may be cut off
   const std::vector<OptionsText> all = gathered(ranks, OptionsText(options));
@@ -107,9 +118,10 @@ template <class Ranks, class Inputs>
   }
   const std::string unlike = text_of_unlike(each, numbers);
   throw collective_error({"ranks disagree on the step of the pipeline: ",
-                          unlike.empty() ? std::string_view("their schedules or options differ, "
-                                                            "which are too long for this message")
-                                         : std::string_view(unlike),
+                          unlike.empty()
+                              ? std::string_view("their micro-batches, schedules or options "
+                                                 "differ, too long for this message")
+                              : std::string_view(unlike),
                           "; give all ranks the same"});
 }
 
