@@ -17,7 +17,7 @@
 
 namespace trials {
 
-/// Ranks that a text names: "rank 2", "ranks 0, 2".
+/// Ranks that a text names: "rank 2", "ranks 0, 2", "ranks 0 to 3, 5".
 struct Mention {
   std::vector<int> ranks{};
   std::size_t begin = 0;
@@ -30,6 +30,11 @@ inline std::vector<Mention> mentions_in(std::string_view text) {
   const auto digit = [&] {
     return at < text.size() && std::isdigit(static_cast<unsigned char>(text[at])) != 0;
   };
+  const auto number = [&] {
+    int value = 0;
+    while (digit()) value = value * 10 + (text[at++] - '0');
+    return value;
+  };
   while ((at = text.find("rank", at)) != std::string_view::npos) {
     Mention mention{.begin = at};
     at += 4;
@@ -39,9 +44,13 @@ inline std::vector<Mention> mentions_in(std::string_view text) {
       if (text.substr(at, 1) != " ") break;
       ++at;
       if (!digit()) break;
-      int number = 0;
-      while (digit()) number = number * 10 + (text[at++] - '0');
-      mention.ranks.push_back(number);
+      mention.ranks.push_back(number());
+      mention.end = at;
+      if (text.substr(at, 4) != " to ") continue;
+      at += 4;
+      if (!digit()) break;
+      for (const int last = number(); mention.ranks.back() < last;)
+        mention.ranks.push_back(mention.ranks.back() + 1);
       mention.end = at;
     } while (text.substr(at, 2) == ", ");
     if (!mention.ranks.empty()) all.push_back(mention);

@@ -27,6 +27,8 @@ TEST_CASE("trials: a text names the rank at fault, or sets it apart") {
       {"rank 2 threw: in barrier(): rank 1 has left", true, true},
       {"rank 1 threw: the cause", true, true},
       {"ranks 0, 1 wait", true, false},
+      {"ranks 0 to 3 called barrier; rank 4 called all_gather", true, false},
+      {"ranks 0, 2 to 5 called barrier; rank 1 called all_gather", true, true},
       {"rank 11 has left", false, false},
       {"ranking 1", false, false},
       {"", false, false}};
