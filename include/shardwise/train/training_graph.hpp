@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "shardwise/backend/recording.hpp"
-#include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
@@ -157,7 +156,7 @@ class TrainingGraph {
     run.parameters.update_copies(run.backend, run.version);
     detail::GivenOptions options;
     GivenAlike given;
-    if (run.all_ranks.size() > 1 && compares_calls(run.all_ranks)) {
+    if (run.all_ranks.size() > 1) {
       detail::add_rule(options, optimizer_.rule());
       given = {.options = options.hash(), .all_options = &options};
     }
