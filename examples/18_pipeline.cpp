@@ -3,7 +3,7 @@
 //
 //     rank 0, 1    layers 0 to 2    micro-batch  3 → 2 →
 //                                                        ↓ what layer 2 gives, ↑ its gradient
-//     rank 2, 3    layers 3 to 6                   1 → 0 →
+//     rank 2, 3    layers 3 to 5                   1 → 0 →
 //
 // The losses are the same on every mesh that it takes, to the digits that it prints.
 //

@@ -29,9 +29,11 @@
 #include "shardwise/model/model.hpp"
 #include "shardwise/model/queries.hpp"
 #include "shardwise/testing/calls.hpp"
+#include "support/messages.hpp"
 #include "support/ranks.hpp"
 
 using namespace shardwise;
+using testing::message_of;
 using testing::rank_counts;
 using testing::Ranks;
 using testing::run_on_ranks;
@@ -194,6 +196,32 @@ void check_again(const Shape& in) {
 TEST_CASE("four batches under way have the bits of one after the other") {
   SUBCASE("text") { check_flights<Text<Once>>(text); }
   SUBCASE("images") { check_flights<Images<Once>>(images); }
+}
+
+TEST_CASE("a batch that is discarded keeps its numbers, and those of batches behind it") {
+  run_on_ranks(2, [](Ranks& c) {
+    using Masked = Sequential<Linear<split::none, 8, 8>, Dropout<1, 2>>;
+    using M = Model<Masked, Context<double, Reference, Ranks>>;
+    const Shape rows{{Axis::batch, 3}, {Axis::feature, 8}};
+    Tensor<double, Invariant> x(rows, place_of(c));
+    std::ranges::fill(x.span(), 1.0);
+    M kept(c, Seed{1}), discarding(c, Seed{1});
+    kept.reserve_flights(2);
+    std::vector<double> expected[2], found[2];
+    for (const std::size_t batch : {0U, 1U}) {
+      const auto here = kept.forward(Flight{batch}, x.view()).span();
+      expected[batch].assign(here.begin(), here.end());
+      const auto again = discarding.forward(Flight{0}, x.view()).span();
+      found[batch].assign(again.begin(), again.end());
+      discarding.discard_batch(Flight{0});
+    }
+    CHECK(found[0] == expected[0]);
+    CHECK(found[1] == expected[1]);
+    CHECK(found[0] != found[1]);
+    CHECK(message_of<argument_error>([&] { discarding.backward(x.view()); }) != "");
+    discarding.discard_step();
+    kept.discard_step();
+  });
 }
 
 TEST_CASE("a block that runs forward again in backward has the bits of one that does not") {

@@ -61,7 +61,7 @@ namespace detail {
 
 /// The mark of the calls that this thread makes now.
 inline constinit thread_local Mark current_mark{};
-/// The last step in which this thread made calls; 0 without one.
+/// The last step in which this thread made calls, but for evaluation; 0 without one.
 inline constinit thread_local std::uint32_t last_step = 0;
 
 /// While it lives, calls of this thread have the mark of a phase. Not inlined at the many places of
@@ -73,7 +73,7 @@ class MarkedPhase {
       : before_(current_mark) {
     Mark& mark = current_mark;
     if (!mark.is_callers) mark.step = step;
-    last_step = mark.step;
+    if (phase != Phase::evaluate) last_step = mark.step;
     mark.batch = batch;
     mark.phase = phase;
     mark.depth = 0;

@@ -148,11 +148,15 @@ class RowBatch {
 /// them by `model.to_device`.
 template <class... Rows>
 class EpochBatches {
+  static_assert(sizeof...(Rows) > 0,
+                "EpochBatches gathers rows: give one or more behind the sampler.");
+
  public:
   /// All of these must outlive the loop.
   /// throws   argument_error if they say by `count()` that they have unlike numbers of rows
   EpochBatches(DistributedSampler& sampler, Rows&... rows) : sampler_(sampler), rows_(rows...) {
-    if constexpr ((requires { rows.count(); } && ...)) require_alike({rows.count()...});
+    if constexpr ((requires { rows.count(); } && ...))
+      require_alike({static_cast<std::size_t>(rows.count())...});
   }
 
   /// Samples of these batches, over all ranks.

@@ -114,6 +114,16 @@ class ModelBase {
     run_.forget_step();
   }
 
+  /// Discards what the forward of the batch in this flight saved: it goes back no more, and the
+  /// batches behind it keep their numbers in the step.
+  /// throws   argument_error for a flight that is not reserved
+  void discard_batch(Flight flight) {
+    const auto call = in_call();
+    detail::FlightState& batch = at(flight);
+    batch.parts.forget(0, batch.parts.size());
+    batch.may_go_backward = batch.awaits_parameters = false;
+  }
+
   /// All parameters that this rank stores, in one piece of the backend's memory: with
   /// Keep::all_over_data its share of them.
   std::span<parameter_dtype> values() { return run_.parameters.values(); }

@@ -70,11 +70,17 @@ class StageRun {
     throw numeric_error({"pipeline: in micro-batch ", batch, " on stage ", stage,
                          ", whose ranks are counted from 0, ", e.what()});
   }
-  void forget(std::size_t batch) { flights_[flight_of(batch)] = {}; }
+  void forget(std::size_t batch) {
+    const std::size_t number = flight_of(batch);
+    model().discard_batch(Flight{number});
+    flights_[number] = {};
+  }
   ///@}
 
-  /// After all actions: waits for the sums that are under way.
+  /// After all actions: waits for the sums that are under way. Ranks of the stage compare no more
+  /// what they were given.
   void end_sums() {
+    model().run().given_to_all = {};
     if (sums_ != nullptr) sums_->end();
   }
 
@@ -116,14 +122,14 @@ class StageRun {
     }
   }
 
-  /// The ranks of one stage compare what they were given; those of other stages have other layers.
+  /// The ranks of one stage compare what they were given, up to its last backward: those of other
+  /// stages, with which it then sums, have other layers.
   void note_given_of_stage([[maybe_unused]] std::size_t batch, UnderWay& flight) {
     if constexpr (Stage::is_last) {
       note_given(model(), input(flight), inputs_.targets[batch]);
     } else {
       note_given(model(), input(flight), std::tuple{});
     }
-    model().run().given_to_all = {};
   }
 
   typename M::input_view input(UnderWay& flight) {

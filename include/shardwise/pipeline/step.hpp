@@ -56,8 +56,16 @@ template <class Context, class Line, class... Runs>
     loss = loss_of_stages(run, line, runs...);
     if (!std::isfinite(loss)) {
       HostRanks all_ranks(run);
-      for (std::size_t stage = 0; stage < run.stage.count; ++stage)
-        on_all_ranks<numeric_error>(all_ranks, [&] { (runs.find_non_finite(batch, stage), ...); });
+      for (std::size_t stage = 0; stage < run.stage.count; ++stage) {
+        std::string found;
+        try {
+          (runs.find_non_finite(batch, stage), ...);
+        } catch (const numeric_error& e) {  // on every rank of the stage
+          found = e.what();
+        }
+        const int first = first_rank(all_ranks, !found.empty());
+        if (first < all_ranks.size()) throw numeric_error(broadcast_text(all_ranks, found, first));
+      }
       throw numeric_error(
           {"pipeline: the loss of micro-batch ", batch, " is ", loss,
            ", though every layer's output is finite. The outputs are too large for the loss: look "
@@ -145,9 +153,11 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 ///          rates, and a step that is under way;
 ///          as the loss for the shape of a target. On every rank, at the end of the step,
 ///          numeric_error for a loss that is not finite: it names the micro-batch, the stage, and
-///          what Model::find_non_finite finds there; parameters are as before, and the program may
-///          go on. As `Step`: the run then ends, because the other stages wait for the messages of
-///          this one
+///          what Model::find_non_finite finds there, for which the ranks send the forwards once
+///          more, an all-reduce of a number for each micro-batch and each stage, and a text;
+///          parameters and optimizer are then as before, other state of layers, such as running
+///          statistics, is not, and the program may go on. As `Step`: the run then ends, because
+///          the other stages wait for the messages of this one
 ///@{
 template <class Stage, class Target, class Chosen, class Rule>
 double train_pipeline_step(Stage& stage, const PipelineSchedule& schedule,

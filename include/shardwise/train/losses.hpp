@@ -91,7 +91,7 @@ template <class Target, Loss Chosen>
 void require_target(const Chosen& loss, const Shape& prediction, const Target& target) {
   if constexpr (requires { loss.require_target(prediction, target.global()); })
     loss.require_target(prediction, target.global());
-  if constexpr (requires { target.data(); })
+  if constexpr (requires { target.local(); })
     if (is_nowhere(target)) refuse_nowhere("the target");
 }
 template <class... Targets, class... Ls>

@@ -94,16 +94,18 @@ template <class T>
   return groups;
 }
 
-/// The value of an option; "not given" if there is none of this name.
+/// The value of an option; "not given" if there is none of this name, "too long to show" if it may
+/// have been cut off.
 [[gnu::cold]] inline std::string_view value_of_option(const OptionsText& options,
                                                       std::string_view name) {
   std::string_view lines = options.lines.data();
+  const bool is_whole = lines.size() + 1 < options.lines.size();
   for (std::size_t end = lines.find('\n'); end != lines.npos; end = lines.find('\n')) {
     if (lines.starts_with(name) && lines[name.size()] == ' ')
       return lines.substr(name.size() + 1, end - name.size() - 1);
     lines.remove_prefix(end + 1);
   }
-  return "not given";
+  return is_whole ? "not given" : "too long to show";
 }
 
 /// "clip_norm is 1 on ranks 0, 2, and 0.5 on rank 1": of the options of each of `ranks` those that
