@@ -221,7 +221,7 @@ TEST_CASE("segments that do not fit the batches, or that differ, are refused on 
       if (ranks.rank() == 0) {
         refuse({}, "no segments");
       } else {
-        refuse({{}, {{5, 5}}}, "rank 1 has 4 samples in 2 ");
+        refuse({{}, {{5, 5}}}, "1 segments with the hash ");
       }
       CHECK(stage.model().step() == 1);
       const Packed none = ranks.rank() == 0 ? Packed{} : Packed{{}, {}};  // mean the same
