@@ -9,7 +9,6 @@
 //
 // test:
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

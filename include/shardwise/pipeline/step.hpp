@@ -45,6 +45,23 @@ double loss_of_stages(Run<Context>& run, Line& line, const Runs&... runs) {
       run, line, [] { return std::string("loss of the last stage"); }, (runs.loss() + ...));
 }
 
+/// Throws on every rank what is not finite in a micro-batch that went forward in all stages, as the
+/// first stage finds it. Returns if none does.
+template <class Context, class... Runs>
+[[gnu::cold]] void throw_non_finite(Run<Context>& run, std::size_t batch, Runs&... runs) {
+  HostRanks all_ranks(run);
+  for (std::size_t stage = 0; stage < run.stage.count; ++stage) {
+    std::string found;
+    try {
+      (runs.find_non_finite(batch, stage), ...);
+    } catch (const numeric_error& e) {  // on every rank of the stage
+      found = e.what();
+    }
+    const int first = first_rank(all_ranks, !found.empty());
+    if (first < all_ranks.size()) throw numeric_error(broadcast_text(all_ranks, found, first));
+  }
+}
+
 /// Runs micro-batches forward again, up to the first that makes the loss one that is not finite,
 /// and throws on every rank what is not finite in the first such stage.
 template <class Context, class Line, class... Runs>
@@ -55,17 +72,7 @@ template <class Context, class Line, class... Runs>
     (runs.forward_only(batch), ...);
     loss = loss_of_stages(run, line, runs...);
     if (!std::isfinite(loss)) {
-      HostRanks all_ranks(run);
-      for (std::size_t stage = 0; stage < run.stage.count; ++stage) {
-        std::string found;
-        try {
-          (runs.find_non_finite(batch, stage), ...);
-        } catch (const numeric_error& e) {  // on every rank of the stage
-          found = e.what();
-        }
-        const int first = first_rank(all_ranks, !found.empty());
-        if (first < all_ranks.size()) throw numeric_error(broadcast_text(all_ranks, found, first));
-      }
+      throw_non_finite(run, batch, runs...);
       throw numeric_error(
           {"pipeline: the loss of micro-batch ", batch, " is ", loss,
            ", though every layer's output is finite. The outputs are too large for the loss: look "
