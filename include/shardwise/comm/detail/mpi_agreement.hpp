@@ -8,6 +8,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -20,8 +21,10 @@
 #include "shardwise/comm/detail/mpi_control_channel.hpp"
 #include "shardwise/comm/detail/mpi_exchange.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
+#include "shardwise/comm/detail/mpi_transfers.hpp"
 #include "shardwise/comm/detail/mpi_wait.hpp"
 #include "shardwise/comm/detail/sum_tree.hpp"
+#include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail::mpi {
@@ -175,19 +178,23 @@ class Agreement {
   }
 
   /// For an all_to_all, after agree(), which does not compare counts: throws on all ranks if one
-  /// sends another size than its receiver expects.
-  void agree_on_blocks(std::span<const std::size_t> sent, std::span<const std::size_t> received) {
+  /// sends another size than its receiver expects. Each rank tells each what it sends there, and
+  /// all what it finds, so that nobody needs the counts of all pairs.
+  void agree_on_blocks(std::span<const std::size_t> sent, std::span<const std::size_t> expected) {
     const std::size_t ranks = calls_.size();
-    tables_.resize(2 * ranks * (ranks + 1));
-    const std::span<std::uint64_t> mine(tables_.data() + 2 * ranks * ranks, 2 * ranks);
-    std::copy(sent.begin(), sent.end(), mine.begin());
-    std::copy(received.begin(), received.end(), mine.begin() + static_cast<std::ptrdiff_t>(ranks));
-    exchange_.gather_bytes(mine.data(), tables_.data(), mine.size_bytes());
-    const auto mismatch = first_block_mismatch(
-        ranks, [&](std::size_t from, std::size_t to) { return tables_[2 * ranks * from + to]; },
-        [&](std::size_t to, std::size_t from) { return tables_[2 * ranks * to + ranks + from]; });
+    sent_.assign(sent.begin(), sent.end());
+    sent_here_.assign(sent.begin(), sent.end());  // of this rank itself
+    for (std::size_t r = 0; r < ranks; ++r) {
+      exchange_.outgoing()[r] = count_of(sent_[r]);
+      exchange_.incoming()[r] = count_of(sent_here_[r]);
+    }
+    exchange_.run(Dtype::uint8);
+    found_.resize(ranks);
+    const auto mine = first_block_mismatch(rank_, sent_here_, expected);
+    exchange_.gather_bytes(&mine, found_.data(), sizeof mine);
     const auto name = [&](std::size_t rank) { return world_ranks_[rank]; };
-    if (mismatch) throw collective_error(describe_block_mismatch(*mismatch, name));
+    if (const auto first = first_block_mismatch(found_))
+      throw collective_error(describe_block_mismatch(*first, name));
   }
 
   /// Tells the receiver about a message; `message` must stay until `request` is done.
@@ -225,6 +232,10 @@ class Agreement {
   }
 
  private:
+  static Block count_of(std::size_t& one) {
+    return {reinterpret_cast<std::byte*>(&one), sizeof one};
+  }
+
   /// A collective of ranks that know the calls of all and that they differ.
   [[noreturn]] void throw_mismatch(const Call& call, const Comparison& of) {
     const auto same = [&](std::size_t q, std::size_t r) { return of.calls[q] == of.calls[r]; };
@@ -392,9 +403,11 @@ class Agreement {
   bool has_messages_ = false;                // whether this rank has sent or received one
   std::unique_ptr<ControlMessage> parting_;  // what it told when it heard that another has left
   std::vector<MPI_Request>& requests_;       // its requests
-  std::vector<std::uint64_t> tables_;  // of all_to_all: sent and received counts, by rank; mine
-  std::vector<char> has_left_;         // by rank
-  std::string failure_;                // the error of the wait that failed, if one has
+  std::vector<std::size_t> sent_;            // of an all_to_all, by rank: what this rank sends
+  std::vector<std::size_t> sent_here_;       // and what is sent to it
+  std::vector<std::optional<BlockMismatch>> found_;  // by rank
+  std::vector<char> has_left_;                       // by rank
+  std::string failure_;  // the error of the wait that failed, if one has
 };
 
 }  // namespace shardwise::detail::mpi

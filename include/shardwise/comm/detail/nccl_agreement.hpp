@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
@@ -52,23 +53,22 @@ inline void agree(NcclGroup& group, const Call& call) {
       describe_mismatch(number, ranks, gathered(group, call, CallText(call)).data(), same));
 }
 
-/// The same of the blocks of an all_to_all, in one gather for each rank of the group.
+/// The same of the blocks of an all_to_all, in one gather for each rank of the group, of what is
+/// sent to it, and one of what each has found.
 inline void agree_on_blocks(NcclGroup& group, const Call& call, moves::Counts sent,
-                            moves::Counts received) {
+                            moves::Counts expected) {
   if (!group.compares_calls() || group.is_capturing()) return;
-  struct Blocks {
-    std::size_t sent, received;
-  };
-  std::vector<std::vector<Blocks>> with;  // with[r][q]: those of rank q and rank r
-  for (std::size_t r = 0; r < sent.size(); ++r)
-    with.push_back(gathered(group, call, Blocks{sent[r], received[r]}));
-  const auto mismatch = first_block_mismatch(
-      with.size(), [&](std::size_t from, std::size_t to) { return with[to][from].sent; },
-      [&](std::size_t to, std::size_t from) { return with[from][to].received; });
-  if (!mismatch) return;
+  const auto rank = static_cast<std::size_t>(group.rank());
+  std::vector<std::size_t> sent_here;
+  for (std::size_t r = 0; r < sent.size(); ++r) {
+    std::vector<std::size_t> sent_there = gathered(group, call, sent[r]);
+    if (r == rank) sent_here = std::move(sent_there);
+  }
+  const auto first =
+      first_block_mismatch(gathered(group, call, first_block_mismatch(rank, sent_here, expected)));
+  if (!first) return;
   const std::vector<int> ranks = gathered(group, call, group.settings().world_rank);
-  throw collective_error(
-      describe_block_mismatch(*mismatch, [&](std::size_t rank) { return ranks[rank]; }));
+  throw collective_error(describe_block_mismatch(*first, [&](std::size_t r) { return ranks[r]; }));
 }
 
 }  // namespace shardwise::detail::nccl
