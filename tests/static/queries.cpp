@@ -33,6 +33,7 @@ constexpr batch samples{rows};
 // --- bytes as people write them ------------------------------------------------------------------
 
 static_assert(1_KiB == 1024 && 4_MiB == 4 * 1024 * 1024 && 2_GiB == std::size_t{2} << 30);
+static_assert(18014398509481983_KiB == ~std::size_t{1023});  // the most that can be counted
 static_assert(0_GiB == 0 && std::same_as<decltype(1_KiB), std::size_t>);
 
 // --- layouts and local shapes --------------------------------------------------------------------

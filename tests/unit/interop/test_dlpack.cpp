@@ -30,6 +30,10 @@ static_assert(offsetof(dlpack::ManagedTensorVersioned, version) == 0 &&
               offsetof(dlpack::ManagedTensorVersioned, flags) == 24 &&
               offsetof(dlpack::ManagedTensorVersioned, tensor) == 32);
 
+// A tensor of no memory yet begins at its memory, and its strides are dense.
+static_assert(dlpack::Tensor{}.byte_offset == 0 && dlpack::Tensor{}.ndim == 0 &&
+              dlpack::Tensor{}.shape == nullptr && dlpack::Tensor{}.strides == nullptr);
+
 namespace {
 
 const Shape shape{{Axis::batch, 2}, {Axis::feature, 3}};
