@@ -44,8 +44,9 @@ concept OrderedBackend = DeviceBackend<B> && requires(B& backend, typename B::Ev
 /// A rank among threads whose collectives take memory of its backend's device, and not of the host.
 /// The kernels of a rank read the buffers of its peers directly, in rank order; only the records of
 /// calls go through the host. It keeps the contract of `Communicator`, where "done" means **ordered
-/// on the rank's stream**: work of the backend after a collective finds its result and may reuse
-/// its buffers. Errors, and what ends the job, are as for `ThreadCommunicator`.
+/// on the rank's stream**: work of the backend after a collective, a barrier too, begins after the
+/// work of its peers before it, finds its result and may reuse its buffers. Errors, and what ends
+/// the job, are as for `ThreadCommunicator`.
 ///
 /// It differs from the contract in one point: send copies nothing and waits for its receiver. So of
 /// two ranks that send to each other, one begins with receive; all_to_all does both at once.
@@ -272,7 +273,9 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
     if (!accepted) refuse_message(call, sent);
   }
 
-  void move(const Call&, const moves::Barrier&) { threads_.barrier(); }
+  void move(const Call& call, const moves::Barrier& m) {
+    exchange(call, m, [](OfAll<moves::Barrier>) {});
+  }
 
   [[noreturn]] void refuse_message(const Call& call, const Call& theirs) const {
     detail::refuse_message(threads_.world_rank(rank()), call, threads_.world_rank(call.root),

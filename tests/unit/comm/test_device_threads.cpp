@@ -89,6 +89,12 @@ TEST_CASE(
         expected);
 }
 
+TEST_CASE("work behind a barrier begins after the work of all ranks before it") {
+  CHECK(order_of([](auto& ranks, auto, auto) { ranks.barrier(); }) ==
+        std::vector<std::string>{"record ready", "wait for ready", "wait for ready", "record done",
+                                 "wait for done", "wait for done"});
+}
+
 TEST_CASE("a rank whose own part fails still lets the others know when it is done") {
   const auto memory = std::make_shared<testing::FarMemory>();
   run_ranks(2, [&](ThreadCommunicator& threads) {

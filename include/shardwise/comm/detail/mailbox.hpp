@@ -28,7 +28,7 @@ class Mailbox {
       std::unique_lock lock(mutex_);
       if (waiting_ == ring_.size()) grow();
       Message& message = ring_[(first_ + waiting_) % ring_.size()];
-      message.bytes.resize(bytes.size());
+      if (message.bytes.size() < bytes.size()) message.bytes.resize(bytes.size());
       if (!bytes.empty()) std::memcpy(message.bytes.data(), bytes.data(), bytes.size());
       message.call = call;
       ++waiting_;
@@ -53,7 +53,7 @@ class Mailbox {
  private:
   struct Message {
     Call call;
-    std::vector<unsigned char> bytes;
+    std::vector<unsigned char> bytes;  // at least those of the message
   };
 
   void grow() {
