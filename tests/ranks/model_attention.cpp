@@ -42,9 +42,8 @@ using Batch = Sharded<Axis::batch>;
 
 constexpr std::size_t samples = 2, length = 7, heads = 6, size = 3;
 
-constexpr Shape tokens(std::size_t some_heads, std::size_t zeros = 0) {
-  return {
-      {Axis::batch, samples}, {Axis::sequence, length}, {Axis::feature, some_heads, zeros + size}};
+constexpr Shape tokens(std::size_t some_heads, std::size_t features = size) {
+  return {{Axis::batch, samples}, {Axis::sequence, length}, {Axis::feature, some_heads, features}};
 }
 
 /// Numbers between -1 and 1 that no two operands share.
@@ -59,7 +58,8 @@ struct Case {
   AttentionForm form{};
   AttentionScores scores{};
   std::vector<Segment> segments{};
-  std::size_t zeros = 0;  // features in front of those of each head that are zero
+  std::size_t features = size;  // of a head
+  std::size_t zeros = 0;        // features in front of those of each head that are zero
 
   std::size_t key_heads() const { return heads / form.readers; }
 };
@@ -69,8 +69,8 @@ struct Operands {
   Numbers q, k, v, dy;
 
   explicit Operands(const Case& of)
-      : q(drawn(tokens(heads).elements(), 1)),
-        k(drawn(tokens(of.key_heads()).elements(), 2)),
+      : q(drawn(tokens(heads, of.features).elements(), 1)),
+        k(drawn(tokens(of.key_heads(), of.features).elements(), 2)),
         v(drawn(k.size(), 3)),
         dy(drawn(q.size(), 4)) {}
 };
@@ -89,26 +89,30 @@ bool sees(const Case& of, std::size_t query, std::size_t key) {
 
 /// The definition: softmax(scale q kᵀ) v with all weights in one row of memory.
 Numbers expected(const Case& of, const Operands& x) {
+  const std::size_t features = of.features;
   const double scale =
-      of.scores.scale > 0 ? of.scores.scale : 1 / std::sqrt(static_cast<double>(size));
+      of.scores.scale > 0 ? of.scores.scale : 1 / std::sqrt(static_cast<double>(features));
   Numbers y(x.q.size());
   for (std::size_t query = 0; query < samples * length; ++query)
     for (std::size_t head = 0; head < heads; ++head) {
       const std::size_t key_head = head / of.form.readers;
-      const auto key_at = [&](std::size_t key) { return (key * of.key_heads() + key_head) * size; };
-      const std::size_t at = (query * heads + head) * size;
+      const auto key_at = [&](std::size_t key) {
+        return (key * of.key_heads() + key_head) * features;
+      };
+      const std::size_t at = (query * heads + head) * features;
       Numbers weights(samples * length);
       double sum = 0;
       for (std::size_t key = 0; key < weights.size(); ++key) {
         if (!sees(of, query, key)) continue;
         double score = 0;
-        for (std::size_t d = 0; d < size; ++d) score += scale * x.q[at + d] * x.k[key_at(key) + d];
+        for (std::size_t d = 0; d < features; ++d)
+          score += scale * x.q[at + d] * x.k[key_at(key) + d];
         if (of.scores.soft_cap > 0)
           score = of.scores.soft_cap * std::tanh(score / of.scores.soft_cap);
         sum += weights[key] = std::exp(score);
       }
       for (std::size_t key = 0; sum > 0 && key < weights.size(); ++key)
-        for (std::size_t d = 0; d < size; ++d)
+        for (std::size_t d = 0; d < features; ++d)
           y[at + d] += weights[key] / sum * x.v[key_at(key) + d];
     }
   return y;
@@ -165,10 +169,12 @@ struct Attention : Graph<3, At<Attend<Form>, 0, 1, 2>> {
 template <class T, AttentionForm Form, Layout In, class C, class See>
 void attend(C& group, const Case& of, const Operands& x, int batches, See see) {
   const Place place = place_of(group);
-  const Shape queries = tokens(heads, of.zeros), keys = tokens(of.key_heads(), of.zeros);
+  const std::size_t features = of.zeros + of.features;
+  const Shape queries = tokens(heads, features), keys = tokens(of.key_heads(), features);
+  const auto layer = Attend<Form>(of.scores).with_heads(features == 1 ? heads : 0);
   Model<Attention<Form>, Context<T, Reference, C>, Ends<Layouts<In, In, In>, In>,
         TrainWithInputGradient>
-      model(Attention<Form>(Attend<Form>(of.scores)), group, Seed{1}, {queries, keys, keys});
+      model(Attention<Form>(layer), group, Seed{1}, {queries, keys, keys});
   const auto q = part<T, In>(x.q, queries, place);
   const auto k = part<T, In>(x.k, keys, place);
   const auto v = part<T, In>(x.v, keys, place);
@@ -202,8 +208,9 @@ void check_layout(const Case& of, const Operands& x, const std::array<Numbers, 4
 }
 
 template <AttentionForm Form>
-void check(AttentionScores scores = {}, const std::vector<Segment>& segments = {}) {
-  const Case of{Form, scores, segments};
+void check(AttentionScores scores = {}, const std::vector<Segment>& segments = {},
+           std::size_t features = size) {
+  const Case of{Form, scores, segments, features};
   const Operands x(of);
   const std::array<Numbers, 4> right = by_formula(of, x);
   check_layout<Form, Invariant>(of, x, right);
@@ -239,6 +246,12 @@ TEST_CASE("attention and its gradients by formula, in every layout") {
   check<AttentionForm{.readers = 2}>({.scale = 1.5, .soft_cap = 0.75});
 }
 
+TEST_CASE("heads of one feature") {
+  check<AttentionForm{}>({}, {}, 1);
+  check<AttentionForm{.readers = 3, .causal = false}>({.soft_cap = 0.75}, documents, 1);
+  check<AttentionForm{.readers = heads, .window = 3}>({}, {}, 1);
+}
+
 // Loops take 64 features at a time. Zeros in front of a head's features change nothing.
 TEST_CASE("features of a head behind its first 64") {
   constexpr AttentionForm form{.readers = 2};
@@ -268,8 +281,10 @@ std::array<Numbers, 4> with_dropout(int ranks, const Operands& x, int batches = 
   std::array<Numbers, 4> all{Numbers(x.q.size()), Numbers(x.q.size()), Numbers(x.k.size()),
                              Numbers(x.k.size())};
   run_ranks(ranks, [&](ThreadCommunicator& group) {
+    const std::size_t features = x.q.size() / tokens(heads, 1).elements();
     attend<double, Form, In>(
-        group, {.form = Form}, x, batches, [&](std::size_t i, const auto& view) {
+        group, {.form = Form, .features = features}, x, batches,
+        [&](std::size_t i, const auto& view) {
           for_each_global_run(view, [&](std::size_t global, std::size_t local, std::size_t count) {
             for (std::size_t n = 0; n < count; ++n) all[i][global + n] = view[local + n];
           });
@@ -284,13 +299,12 @@ double product(const Numbers& a, const Numbers& b) {
   return sum;
 }
 
-}  // namespace
-
-TEST_CASE("dropped weights are the same at every number of ranks, and in backward") {
-  Operands x({.form = {.readers = 2}});
+void check_dropout(std::size_t features) {
+  const Case without{.form = {.readers = 2}, .features = features};
+  Operands x(without);
   const std::array<Numbers, 4> alone = with_dropout<Invariant>(1, x);
   const std::array<Numbers, 4> alone_in_window = with_dropout<Invariant, in_window>(1, x);
-  CHECK(testing::largest_difference(alone[0], expected({.form = {.readers = 2}}, x)) > 0.1);
+  CHECK(testing::largest_difference(alone[0], expected(without, x)) > 0.1);
   for (const int ranks : {2, 3, 4, 8}) {
     CAPTURE(ranks);
     const auto check_same = [](const auto& found, const auto& right) {
@@ -312,6 +326,13 @@ TEST_CASE("dropped weights are the same at every number of ranks, and in backwar
   const double slope =
       (product(with_dropout<Invariant>(1, moved)[0], x.dy) - product(alone[0], x.dy)) / 1e-6;
   CHECK(std::abs(slope - product(alone[1], x.dy)) < 1e-5);
+}
+
+}  // namespace
+
+TEST_CASE("dropped weights are the same at every number of ranks, and in backward") {
+  check_dropout(size);
+  check_dropout(1);
 }
 
 TEST_CASE("a dropped weight is zero, and the others are larger") {
@@ -372,12 +393,23 @@ TEST_CASE("wrong segments and heads are told") {
   check_mentions(error_of({{13, std::numeric_limits<std::size_t>::max()}}), {"leaves the batch"});
   check_mentions(error_of({{3, 0}}), {"has no rows"});
   check_mentions(error_of({}, tokens(2)), {"1 times as many query heads as key heads"});
+  check_mentions(error_of({}, tokens(heads, 1)), {"heads of the same size"});
   check_mentions(error_of({{0, 2, std::numeric_limits<std::size_t>::max()}}), {"too large"});
   CHECK(error_of({{0, 7}}) == "");
-  const Shape narrow{{Axis::batch, samples}, {Axis::sequence, length}, {Axis::feature, 18}};
-  CHECK_THROWS_WITH_AS((Attend<>{}.output_shape({narrow, narrow, narrow})),
-                       doctest::Contains("heads of the same size, which HeadLinear gives"),
-                       shape_error);
+  const auto refused = [](const Attend<>& attend, const Shape& x) {
+    return testing::message_of<shape_error>([&] { attend.output_shape({x, x, x}); });
+  };
+  const Shape plain{{Axis::batch, samples}, {Axis::sequence, length}, {Axis::feature, 18}};
+  CHECK(refused({}, plain) ==
+        "an attention is given queries [batch 2, sequence 7, feature 18], which are 18 heads of "
+        "size 1: make queries, keys and values with HeadLinear or in_units_of(size), or say that "
+        "this is right with Attend::with_heads(18)");
+  CHECK(refused(Attend<>{}.with_heads(18), plain).empty());
+  check_mentions(refused(Attend<>{}.with_heads(heads), plain),
+                 {"an attention of 6 heads is given", "which are 18 heads of size 1"});
+  check_mentions(refused(Attend<>{}.with_heads(3), tokens(heads)),
+                 {"an attention of 3 heads is given", "which are 6 heads of size 3"});
+  CHECK(refused(Attend<>{}.with_heads(heads), tokens(heads)).empty());
   for (const double wrong : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
     CHECK_THROWS_WITH_AS(Attend<>({.scale = wrong}), doctest::Contains("finite numbers"),
                          argument_error);

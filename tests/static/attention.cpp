@@ -183,4 +183,16 @@ consteval bool all_send_as_typed() {
 }
 static_assert(all_send_as_typed<1, 2, 3, 4, 5, 8>());
 
+// Heads of one feature, in a type: ranks send as much as for heads of two.
+struct EightHeads : Attend<> {
+  constexpr EightHeads() : Attend(Attend{}.with_heads(8)) {}
+};
+template <class Op, std::size_t H>
+struct OfHeads
+    : Sequential<
+          Join<Op, HeadLinear<8, H, 8 / H>, HeadLinear<8, H, 8 / H>, HeadLinear<8, H, 8 / H>>,
+          RowParallelLinear<8, 8>> {};
+static_assert(plan<OfHeads<EightHeads, 8>, 4>(rows).bytes_sent() ==
+              plan<OfHeads<Attend<>, 4>, 4>(rows).bytes_sent());
+
 }  // namespace

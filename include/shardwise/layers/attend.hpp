@@ -93,7 +93,7 @@ struct keys_for<Sharded<Axis::sequence>, Form> {
 /// sends    nothing; along `context` of a mesh, where q is Sharded<sequence>, k and v are brought
 ///          to the layout of that line, and their gradients back
 /// throws   shape_error if the tensors do not have such axes, different rows, or numbers of heads
-///          that do not fit `readers`
+///          that do not fit `readers` or `with_heads`
 /// source   Vaswani et al. 2017, section 3.2; Ainslie et al. 2023 (GQA); Beltagy et al. 2020,
 ///          section 3.1 (window); Gemma Team 2024, section 2 (soft cap)
 template <AttentionForm Form = AttentionForm{}>
@@ -125,6 +125,14 @@ class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis
     return made;
   }
 
+  /// The same attention of so many query heads; 0 for any number. Heads of one feature need it:
+  /// they look like features that no layer has put into heads, which are an error.
+  constexpr Attend with_heads(std::size_t number) const {
+    Attend made = *this;
+    made.heads_ = number;
+    return made;
+  }
+
   ///@{
   /// As `Merge` says.
   static constexpr Saves saves = Saves::input;
@@ -138,7 +146,8 @@ class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis
     const auto& [q, k, v] = x;
     for (const Shape& one : x)
       if (one.rank() == 0) return q;
-    check_heads(q, k, v);
+    check_operands(q, k, v);
+    if (heads_ == 0 ? q.back().grain <= 1 : q.back().units != heads_) refuse_heads(q);
     return q;
   }
 
@@ -174,9 +183,8 @@ class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis
  private:
   using KeysOverContext = typename detail::keys_for<Sharded<Axis::sequence>, Form>::type;
 
-  static constexpr void check_heads(const Shape& q, const Shape& k, const Shape& v) {
-    const bool features = q.back().axis == Axis::feature && q.back().grain > 1 &&
-                          q.back().grain == k.back().grain &&
+  static constexpr void check_operands(const Shape& q, const Shape& k, const Shape& v) {
+    const bool features = q.back().axis == Axis::feature && q.back().grain == k.back().grain &&
                           q.back().units == k.back().units * readers_of(k.back()) &&
                           (k.back().readers == 1 || k.back().readers == readers_of(k.back()));
     const bool rows =
@@ -189,6 +197,16 @@ class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis
                        Form.readers == dynamic ? ", the readers that in_units_of(size, readers) of "
                                                  "the layers of keys and values says"
                                                : ""});
+  }
+
+  [[noreturn]] void refuse_heads(const Shape& q) const {
+    const std::string told = heads_ == 0 ? "" : detail::sentence({" of ", heads_, " heads"});
+    const Dim& given = q.back();
+    throw shape_error({"an attention", told, " is given queries ", q, ", which are ", given.units,
+                       " heads of size ", given.grain,
+                       ": make queries, keys and values with HeadLinear or in_units_of(size), or "
+                       "say that this is right with Attend::with_heads(",
+                       given.units, ")"});
   }
 
   /// Query heads that read one of these key heads.
@@ -278,6 +296,7 @@ class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis
   }
 
   AttentionScores scores_{};
+  std::size_t heads_ = 0;
   std::size_t window_ = Form.window == dynamic ? 0 : Form.window;
 };
 

@@ -68,6 +68,13 @@ TEST_CASE("heads read their own key head, a shared one, or one") {
   check({tokens_of(37, true), heads_of(5, 3, 2, 2)});  // of two groups, each in part
 }
 
+TEST_CASE("heads of one feature") {
+  check({tokens_of(37, true), heads_of(1, 1, 0, 4)});
+  check({tokens_of(150, false), heads_of(1, 2, 1, 3), 1.5, 0.25});
+  check({tokens_of(150, true, 20), heads_of(1, 4, 0, 4)});
+  check({tokens_of(70, true, 0, 69, 1), heads_of(1, 2, 0, 6)});
+}
+
 TEST_CASE("rows of several blocks, of which the last is not full") {
   check({tokens_of(150, true), heads_of(8, 1, 0, 2)});
   check({tokens_of(150, false), heads_of(8, 1, 0, 2)});
