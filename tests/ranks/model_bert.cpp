@@ -78,9 +78,9 @@ class Pairs {
 };
 
 template <class P>
-void check_bert(int size) {
-  const BertConfig config = read_bert_config(directory("bert"));
-  testing::transformers::check<P, Pairs<P>>("bert", bert<P>(config), bert_tensors(config), size);
+void check_bert(int size, const std::string& family = "bert") {
+  const BertConfig config = read_bert_config(directory(family));
+  testing::transformers::check<P, Pairs<P>>(family, bert<P>(config), bert_tensors(config), size);
 }
 
 }  // namespace
@@ -89,6 +89,14 @@ TEST_CASE("a BERT of transformers") {
   for (const int size : {1, 2, 3, 4, 7, 8}) check_bert<TensorPlan>(size);
   for (const int size : {1, 2, 5}) check_bert<SequencePlan>(size);
   for (const int size : {1, 3, 8}) check_bert<ContextPlan>(size);
+}
+
+TEST_CASE("a BERT of transformers with heads of one feature") {
+  for (const int size : {1, 2, 3, 4, 5, 6, 7, 8}) {
+    check_bert<TensorPlan>(size, "bert_heads");
+    check_bert<SequencePlan>(size, "bert_heads");
+    check_bert<ContextPlan>(size, "bert_heads");
+  }
 }
 
 namespace {

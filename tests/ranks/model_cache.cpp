@@ -87,6 +87,13 @@ void check_family(const std::string& family, const Net& net,
   }
 }
 
+void check_gpt2(const std::string& family) {
+  const Gpt2Config config = read_gpt2_config(directory(family));
+  check_family<TensorPlan>(family, gpt2<TensorPlan>(config), gpt2_tensors(config));
+  check_family<SequencePlan>(family, gpt2<SequencePlan>(config), gpt2_tensors(config));
+  check_family<ContextPlan>(family, gpt2<ContextPlan>(config), gpt2_tensors(config));
+}
+
 template <class P, LlamaForm Form>
 void check_llama(const std::string& family) {
   const LlamaConfig config = read_llama_config(directory(family));
@@ -96,10 +103,8 @@ void check_llama(const std::string& family) {
 }  // namespace
 
 TEST_CASE("a text in pieces has the logits of transformers") {
-  const Gpt2Config config = read_gpt2_config(directory("gpt2"));
-  check_family<TensorPlan>("gpt2", gpt2<TensorPlan>(config), gpt2_tensors(config));
-  check_family<SequencePlan>("gpt2", gpt2<SequencePlan>(config), gpt2_tensors(config));
-  check_family<ContextPlan>("gpt2", gpt2<ContextPlan>(config), gpt2_tensors(config));
+  check_gpt2("gpt2");
+  check_gpt2("gpt2_heads");  // of one feature
   check_llama<TensorPlan, LlamaForm{}>("llama");
   check_llama<TensorPlan, LlamaForm{.window = 4}>("mistral");
   check_llama<TensorPlan, LlamaForm{.head_norms = true}>("qwen3");

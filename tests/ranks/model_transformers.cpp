@@ -30,9 +30,9 @@ using testing::transformers::token;
 namespace {
 
 template <class P>
-void check_gpt2(int size) {
-  const Gpt2Config config = read_gpt2_config(directory("gpt2"));
-  testing::transformers::check<P>("gpt2", gpt2<P>(config), gpt2_tensors(config), size);
+void check_gpt2(int size, const std::string& family = "gpt2") {
+  const Gpt2Config config = read_gpt2_config(directory(family));
+  testing::transformers::check<P>(family, gpt2<P>(config), gpt2_tensors(config), size);
 }
 
 template <class P, LlamaForm Form>
@@ -46,6 +46,14 @@ void check_llama(const std::string& family, int size) {
 TEST_CASE("a GPT-2 of transformers") {
   for (const int size : {1, 2, 3, 4, 7}) check_gpt2<TensorPlan>(size);
   for (const int size : {1, 3}) check_gpt2<ContextPlan>(size);
+}
+
+TEST_CASE("a GPT-2 of transformers with heads of one feature") {
+  for (const int size : {1, 2, 3, 4, 5, 6, 7, 8}) {
+    check_gpt2<TensorPlan>(size, "gpt2_heads");
+    check_gpt2<SequencePlan>(size, "gpt2_heads");
+    check_gpt2<ContextPlan>(size, "gpt2_heads");
+  }
 }
 
 TEST_CASE("models of the Llama family of transformers") {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "ranks/transformers.hpp"
@@ -49,18 +50,24 @@ class Classes {
 };
 
 template <class P, Layout Logits>
-void check(int size) {
-  const VitConfig config = read_vit_config(testing::transformers::directory("vit"));
-  testing::transformers::check<P, Classes<Logits>>("vit", vit<P, VitForm{.patch = 3}>(config),
+void check(const std::string& family, int size) {
+  const VitConfig config = read_vit_config(testing::transformers::directory(family));
+  testing::transformers::check<P, Classes<Logits>>(family, vit<P, VitForm{.patch = 3}>(config),
                                                    vit_tensors(config), size);
+}
+
+void check_plans(const std::string& family, int size) {
+  check<TensorPlan, Sharded<Axis::feature>>(family, size);
+  check<SequencePlan, Sharded<Axis::feature>>(family, size);
+  check<ContextPlan, Invariant>(family, size);
 }
 
 }  // namespace
 
 TEST_CASE("a vision transformer of transformers") {
-  for (const int size : {1, 2, 3, 5, 8}) {
-    check<TensorPlan, Sharded<Axis::feature>>(size);
-    check<SequencePlan, Sharded<Axis::feature>>(size);
-    check<ContextPlan, Invariant>(size);
-  }
+  for (const int size : {1, 2, 3, 5, 8}) check_plans("vit", size);
+}
+
+TEST_CASE("a vision transformer of transformers with heads of one feature") {
+  for (const int size : {1, 2, 3, 4, 5, 6, 7, 8}) check_plans("vit_heads", size);
 }

@@ -98,7 +98,7 @@ LLAMA = SIZES | {
 NO_SIZE = {"head_dim": [None, 2]}
 MIXTRAL = LLAMA | {"num_local_experts": [4], "num_experts": [4], "num_experts_per_tok": [1, 3, 6],
                    "output_router_logits": [True], "router_aux_loss_coef": [0.5], "router_jitter_noise": [0.5, 0.0]}
-GPT = {"vocab_size": [17], "n_positions": [16], "n_embd": [24], "n_layer": [1, 3], "n_head": [1, 4], "n_inner": [20, None],
+GPT = {"vocab_size": [17], "n_positions": [16], "n_embd": [24], "n_layer": [1, 3], "n_head": [1, 4, 12], "n_inner": [20, None],
        "activation_function": ["relu", "gelu"], "resid_pdrop": [0.5], "embd_pdrop": [0.5], "attn_pdrop": [0.5],
        "layer_norm_epsilon": [0.1], "summary_type": ["last"], "summary_use_proj": [False], "summary_activation": ["tanh"],
        "summary_proj_to_labels": [False], "summary_first_dropout": [0.5], "scale_attn_weights": [False, True],
@@ -119,7 +119,7 @@ FIELDS = {
         "tie_word_embeddings": [False], "apply_residual_connection_post_layernorm": [False, True], "n_embed": [24],
         "ff_factor": [4]},
     "bert": {
-        "vocab_size": [17], "hidden_size": [24], "num_hidden_layers": [1, 3], "num_attention_heads": [3],
+        "vocab_size": [17], "hidden_size": [24], "num_hidden_layers": [1, 3], "num_attention_heads": [3, 12],
         "intermediate_size": [12], "hidden_act": ["relu", "gelu_new"], "hidden_dropout_prob": [0.5],
         "attention_probs_dropout_prob": [0.5], "max_position_embeddings": [16], "type_vocab_size": [3],
         "layer_norm_eps": [0.1], "classifier_dropout": [0.5], "tie_word_embeddings": [False],
@@ -127,13 +127,12 @@ FIELDS = {
         "embedding_size": [8], "pooler_fc_size": [8], "pooler_num_attention_heads": [2], "pooler_num_fc_layers": [2],
         "pooler_size_per_head": [2], "pooler_type": ["last"]},
     "vit": {
-        "hidden_size": [24], "num_hidden_layers": [1, 3], "num_attention_heads": [2, 4], "intermediate_size": [12],
+        "hidden_size": [24], "num_hidden_layers": [1, 3], "num_attention_heads": [2, 4, 12], "intermediate_size": [12],
         "hidden_act": ["relu", "gelu_new"], "hidden_dropout_prob": [0.5], "attention_probs_dropout_prob": [0.5],
         "layer_norm_eps": [0.1], "image_size": [13], "patch_size": [4], "num_channels": [3], "qkv_bias": [False, True],
         "encoder_stride": [4], "pooler_output_size": [7], "pooler_act": ["relu"], "head_dim": [2, 4],
         "tie_word_embeddings": [False]}}
-LEFT_OUT = {("phi3", "pad_token_id"),  # by default an id that a table of 13 tokens lacks
-            ("gpt2", "n_head")}  # by default as many heads as this model has features
+LEFT_OUT = {("phi3", "pad_token_id")}  # by default an id that a table of 13 tokens lacks
 TURNED, WINDOWED = ("llama", "mistral", "phi3", "qwen2", "qwen3", "mixtral", "falcon"), ("llama", "mistral", "phi3",
                                                                                        "qwen2", "qwen3", "mixtral")
 

@@ -27,10 +27,16 @@ LLAMA = SHARED | {"hidden_size": 16, "intermediate_size": 10, "num_hidden_layers
                   "pad_token_id": None}  # the table of transformers has no gradient in the row of this id
 FALCON = SHARED | {"num_hidden_layers": 2, "max_position_embeddings": 32, "bos_token_id": 0, "eos_token_id": 0}
 MIXTRAL = LLAMA | {"num_local_experts": 5, "num_experts_per_tok": 2, "experts_implementation": "eager"}
+GPT2 = SHARED | {"n_positions": 11, "n_embd": 12, "n_layer": 2, "n_head": 6, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
+                 "attn_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0}
+BERT = SHARED | {"hidden_size": 12, "intermediate_size": 10, "num_hidden_layers": 2, "num_attention_heads": 6,
+                 "max_position_embeddings": 11, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+                 "pad_token_id": None}
+VIT = {"hidden_size": 12, "intermediate_size": 10, "num_hidden_layers": 2, "num_attention_heads": 3, "image_size": 10,
+       "patch_size": 3, "num_channels": 2, "num_labels": 5, "attn_implementation": "eager"}
 FAMILIES = {
-    "gpt2": (transformers.GPT2Config, SHARED | {
-        "n_positions": 11, "n_embd": 12, "n_layer": 2, "n_head": 6, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
-        "attn_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0}),
+    "gpt2": (transformers.GPT2Config, GPT2),
+    "gpt2_heads": (transformers.GPT2Config, GPT2 | {"n_embd": 6}),  # of one feature
     "llama": (transformers.LlamaConfig, LLAMA | {"rope_scaling": {
         "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": 16}}),
@@ -50,13 +56,10 @@ FAMILIES = {
     "falcon_grouped": (transformers.FalconConfig, FALCON | {
         "hidden_size": 24, "num_attention_heads": 6, "new_decoder_architecture": True, "num_kv_heads": 2,
         "bias": True, "tie_word_embeddings": False}),
-    "bert": (transformers.BertConfig, SHARED | {
-        "hidden_size": 12, "intermediate_size": 10, "num_hidden_layers": 2, "num_attention_heads": 6,
-        "max_position_embeddings": 11, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-        "pad_token_id": None}),
-    "vit": (transformers.ViTConfig, {
-        "hidden_size": 12, "intermediate_size": 10, "num_hidden_layers": 2, "num_attention_heads": 3, "image_size": 10,
-        "patch_size": 3, "num_channels": 2, "num_labels": 5, "attn_implementation": "eager"}),
+    "bert": (transformers.BertConfig, BERT),
+    "bert_heads": (transformers.BertConfig, BERT | {"hidden_size": 6}),  # of one feature
+    "vit": (transformers.ViTConfig, VIT),
+    "vit_heads": (transformers.ViTConfig, VIT | {"hidden_size": 8, "num_attention_heads": 8}),  # of one feature
     "mixtral": (transformers.MixtralConfig, MIXTRAL | {"sliding_window": 4}),
     # one block: with several, transformers has one balancing loss for all, and we have one for each
     "mixtral_balanced": (transformers.MixtralConfig, MIXTRAL | {
@@ -102,8 +105,9 @@ def of_pairs(model):
     return of_text(model, {"attention_mask": mask, "token_type_ids": types}, mask)
 
 
-KINDS = {"vit": (transformers.AutoModelForImageClassification, of_images),
-         "bert": (transformers.AutoModelForMaskedLM, of_pairs)}
+IMAGES = (transformers.AutoModelForImageClassification, of_images)
+PAIRS = (transformers.AutoModelForMaskedLM, of_pairs)
+KINDS = {"vit": IMAGES, "vit_heads": IMAGES, "bert": PAIRS, "bert_heads": PAIRS}
 
 
 def computed(family):

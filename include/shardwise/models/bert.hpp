@@ -65,12 +65,12 @@ auto bert_block(const BertConfig& config) {
   constexpr AttentionForm attention{.causal = false, .dropped = Form.dropped, .of = Form.of};
   const LayerNorm<dynamic> norm(wide, Epsilon{config.epsilon});
   const First heads = First(wide, wide).in_units_of(wide / config.heads);
-  return Sequential(Residual(Sequential(Join(Attend<attention>{}, heads, heads, heads),
-                                        Second(wide, wide), Dropped{})),
-                    norm,
-                    Residual(Sequential(First(wide, config.hidden), Gelu{},
-                                        Second(config.hidden, wide), Dropped{})),
-                    norm);
+  const auto attend = Attend<attention>{}.with_heads(config.heads);
+  return Sequential(
+      Residual(Sequential(Join(attend, heads, heads, heads), Second(wide, wide), Dropped{})), norm,
+      Residual(
+          Sequential(First(wide, config.hidden), Gelu{}, Second(config.hidden, wide), Dropped{})),
+      norm);
 }
 
 }  // namespace detail

@@ -29,10 +29,11 @@ constexpr auto pre_norm_block(const char* model, const Config& config) {
   require_heads(model, wide, config.heads);
   const LayerNorm<dynamic> norm(wide, Epsilon{config.epsilon});
   const First heads = First(wide, wide).in_units_of(wide / config.heads);
-  return Sequential(Residual(Sequential(norm, Join(Attend<Attention>{}, heads, heads, heads),
-                                        Second(wide, wide), Dropped{})),
-                    Residual(Sequential(norm, First(wide, config.hidden), F{},
-                                        Second(config.hidden, wide), Dropped{})));
+  const auto attend = Attend<Attention>{}.with_heads(config.heads);
+  return Sequential(
+      Residual(Sequential(norm, Join(attend, heads, heads, heads), Second(wide, wide), Dropped{})),
+      Residual(Sequential(norm, First(wide, config.hidden), F{}, Second(config.hidden, wide),
+                          Dropped{})));
 }
 
 }  // namespace shardwise::detail
