@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "ranks/model_mesh.hpp"
+#include "ranks/pipeline_batches.hpp"
 #include "shardwise/checkpoint/checkpoint_folder.hpp"
 #include "shardwise/checkpoint/training.hpp"
 #include "shardwise/checkpoint/weights.hpp"
@@ -62,40 +63,10 @@ struct Net : Sequential<ColumnParallelLinear<6, 7>, Gelu, Dropout<1, 4>, RowPara
 using Ctx = Context<double, Reference, MeshRanks<ThreadCommunicator>>;
 using Parameters = testing::NamedNumbers;
 
-constexpr Shape shape_of(std::size_t samples) {
-  return {{Axis::batch, samples}, {Axis::feature, 6}};
-}
-
 struct Result {
   Parameters parameters{};
   std::vector<double> losses{};
   std::vector<std::size_t> flights{};  // of each stage
-};
-
-/// Rows of a batch: those of micro-batches follow each other.
-Tensor<double, Whole> rows_of(std::size_t first, std::size_t count, const MeshPlace& place) {
-  return filled<double, Whole>(shape_of(count), place, [&](std::size_t i) {
-    return witness::made(7, static_cast<std::int64_t>(first * 6 + i));
-  });
-}
-
-/// Inputs and labels of batches whose rows follow each other.
-struct MicroBatches {
-  MicroBatches(const std::vector<std::size_t>& sizes, const MeshPlace& place) {
-    std::size_t first = 0;
-    for (const std::size_t count : sizes) {
-      rows.push_back(rows_of(first, count, place));
-      classes.push_back(labels(count, static_cast<std::int64_t>(first), place));
-      inputs.push_back(std::as_const(rows.back()).view());
-      targets.push_back(std::as_const(classes.back()).view());
-      first += count;
-    }
-  }
-
-  std::deque<Tensor<double, Whole>> rows{};
-  std::deque<Tensor<std::int32_t, Invariant>> classes{};
-  std::vector<View<const double, Whole>> inputs{};
-  std::vector<View<const std::int32_t, Invariant>> targets{};
 };
 
 constexpr int steps = 3;

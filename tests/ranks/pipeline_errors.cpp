@@ -6,14 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
-#include <deque>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ranks/model_mesh.hpp"
+#include "ranks/pipeline_batches.hpp"
 #include "shardwise/pipeline/cut.hpp"
 #include "shardwise/pipeline/known_schedules.hpp"
 #include "shardwise/pipeline/stage.hpp"
@@ -36,30 +35,10 @@ using Ctx = Context<double, Reference, MeshRanks<ThreadCommunicator>>;
 constexpr std::array in_two{CutPlace{4}};
 constexpr std::array in_four{CutPlace{2}, CutPlace{4}, CutPlace{6}};
 constexpr mesh sizes{.pipeline = 2, .data = 2, .tensor = 2};
-constexpr std::size_t rows_of_batch = 5, micro_batches = 4;
+constexpr std::size_t rows_of_batch = 5;
+constexpr int micro_batches = 4;
+const std::vector<std::size_t> of_five(micro_batches, rows_of_batch);
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-
-double element(std::size_t batch, std::size_t i) {
-  return witness::made(7, static_cast<std::int64_t>(batch * rows_of_batch * 6 + i));
-}
-
-/// Micro-batches of five rows.
-struct Batches {
-  explicit Batches(const MeshPlace& place) {
-    for (std::size_t k = 0; k < micro_batches; ++k) {
-      x.push_back(filled<double, Whole>({{Axis::batch, rows_of_batch}, {Axis::feature, 6}}, place,
-                                        [&](std::size_t i) { return element(k, i); }));
-      classes.push_back(labels(rows_of_batch, static_cast<std::int64_t>(k * rows_of_batch), place));
-      inputs.push_back(std::as_const(x.back()).view());
-      targets.push_back(std::as_const(classes.back()).view());
-    }
-  }
-
-  std::deque<Tensor<double, Whole>> x{};
-  std::deque<Tensor<std::int32_t, Invariant>> classes{};
-  std::vector<View<const double, Whole>> inputs{};
-  std::vector<View<const std::int32_t, Invariant>> targets{};
-};
 
 /// Trains a step, one that `spoil(stages, batches, true)` makes wrong, and one after
 /// `spoil(stages, batches, false)`; or the first and the last alone.
@@ -71,7 +50,7 @@ std::pair<std::vector<std::string>, std::vector<testing::NamedNumbers>> train(
   run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
     const auto me = static_cast<std::size_t>(ranks.rank());
     const auto run = [&](auto& stages, auto& optimizer) {
-      Batches batches(stages.place());
+      MicroBatches batches(of_five, stages.place());
       stages.for_each([](auto& stage) { stage.model().compare_given_every(1); });
       const auto step = [&] {
         train_pipeline_step(stages, schedule, batches.inputs, batches.targets, CrossEntropy{},
@@ -87,8 +66,7 @@ std::pair<std::vector<std::string>, std::vector<testing::NamedNumbers>> train(
       stages.for_each([&](auto& stage) { collect(stage.model(), parameters[me]); });
     };
     on_pipeline_stage<Ctx, Cut, Ends<Invariant, Invariant>, Chunks>(
-        Net{}, ranks, Seed{5}, {{Axis::batch, rows_of_batch}, {Axis::feature, 6}},
-        [&](auto& stages) {
+        Net{}, ranks, Seed{5}, shape_of(rows_of_batch), [&](auto& stages) {
           if constexpr (Chunks == 1) {
             Optimizer optimizer(stages.model(), Adam{});
             run(stages, optimizer);
@@ -111,9 +89,9 @@ void check_told(const PipelineSchedule& schedule, const std::vector<std::string>
 }
 
 /// Micro-batch 1 has a NaN in feature 4 of row 3, the first row of the second rank along `data`.
-const auto input_is_nan = [](auto& stages, Batches& batches, bool is_wrong) {
+const auto input_is_nan = [](auto& stages, MicroBatches& batches, bool is_wrong) {
   if (stages.place()[MeshAxis::data].rank == 1)
-    batches.x[1].span()[4] = is_wrong ? nan : element(1, 3 * 6 + 4);
+    batches.rows[1].span()[4] = is_wrong ? nan : element_of_rows(rows_of_batch + 3, 4);
 };
 
 }  // namespace
@@ -127,7 +105,7 @@ TEST_CASE("a NaN in an input is told with micro-batch, row and feature, on every
 }
 
 TEST_CASE("a layer that gives an infinity is named with its stage, on every rank") {
-  const auto spoil = [](auto& stages, Batches&, bool is_wrong) {
+  const auto spoil = [](auto& stages, MicroBatches&, bool is_wrong) {
     stages.for_each([&]<class Stage>(Stage& stage) {
       if constexpr (Stage::is_last) {  // by a power of two, which can be taken back
         for (double& value : stage.model().values()) value *= is_wrong ? 0x1p1000 : 0x1p-1000;
@@ -144,10 +122,9 @@ void check_targets(const std::vector<int>& differing, const std::vector<std::str
   std::vector<std::string> errors(static_cast<std::size_t>(sizes.size()));
   const auto train_differing = [&](MeshRanks<ThreadCommunicator>& ranks) {
     on_pipeline_stage<Ctx, in_two>(
-        Net{}, ranks, Seed{5}, {{Axis::batch, rows_of_batch}, {Axis::feature, 6}},
-        [&](auto& stage) {
+        Net{}, ranks, Seed{5}, shape_of(rows_of_batch), [&](auto& stage) {
           Optimizer optimizer(stage.model(), Adam{});
-          Batches batches(stage.place());
+          MicroBatches batches(of_five, stage.place());
           if (std::ranges::count(differing, ranks.rank()) > 0) batches.classes[2].span()[0] ^= 1;
           errors[static_cast<std::size_t>(ranks.rank())] = message_of<collective_error>([&] {
             train_pipeline_step(stage, one_f_one_b(2, micro_batches), batches.inputs,
