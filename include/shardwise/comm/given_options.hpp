@@ -1,11 +1,13 @@
 #pragma once
 // The options that all ranks must be given alike, by name and value.
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -31,8 +33,8 @@ constexpr std::uint32_t hash_of(double number) {
   return mixed_halves(std::bit_cast<std::uint64_t>(number));
 }
 
-/// Options with their values: numbers, or words that live as long as the program. Needs no other
-/// memory, so a step that compares them allocates nothing.
+/// Options with their values: numbers, lists of numbers, or words that live as long as the program.
+/// Needs no other memory, so a step that compares them allocates nothing.
 class GivenOptions {
  public:
   template <class V>
@@ -45,68 +47,91 @@ class GivenOptions {
     else if constexpr (std::convertible_to<V, std::string_view>)
       add({name, value});
     else if constexpr (std::unsigned_integral<V>)
-      add({name, {}, 0, value, true});  // a seed has more bits than a double
+      add({name, {}, 0, value, Kind::whole});  // a seed has more bits than a double
     else
       add({name, {}, static_cast<double>(value)});
   }
 
+  /// A list of numbers: kept if it is short, and else its size and a hash.
+  constexpr void add(std::string_view name, std::span<const double> list) {
+    std::uint32_t hash = 0;
+    for (const double number : list) hash = mixed(hash, hash_of(number));
+    const Kind kind = list.size() <= numbers_.size() - kept_ ? Kind::list : Kind::long_list;
+    add({name, {}, static_cast<double>(hash), list.size(), kind, kept_});
+    if (kind == Kind::long_list) return;
+    std::copy(list.begin(), list.end(), numbers_.data() + kept_);
+    kept_ += list.size();
+  }
+
+  static constexpr std::size_t no_loss = static_cast<std::size_t>(-1);
+  /// What is added from now on is of this one of several losses, or of none of them.
+  constexpr void set_loss(std::size_t number) { loss_ = number; }
+
   /// A hash of names and values; 0 if there are none.
   constexpr std::uint32_t hash() const { return hash_; }
 
-  /// A line for each: "clip_norm 1\n".
+  /// A line for each: "clip_norm 1\n". Behind a tab is what differs, but is not to be shown.
   [[gnu::cold]] std::string lines() const {
     std::string text;
     for (std::size_t i = 0; i < count_; ++i) {
+      if (options_[i].loss != no_loss) append(text, {"losses[", options_[i].loss, "]."});
       append(text, {options_[i].name, " "});
-      if (!options_[i].word.empty())
-        append(text, {options_[i].word, "\n"});
-      else if (options_[i].is_whole)
-        append(text, {options_[i].whole, "\n"});
-      else
-        append(text, {options_[i].value, "\n"});
+      append_value(text, options_[i]);
+      text += '\n';
     }
     return text;
   }
 
  private:
+  enum class Kind : std::uint8_t { number, whole, list, long_list };
+
   struct Option {
     std::string_view name;
-    std::string_view word;
-    double value = 0;
-    std::uint64_t whole = 0;
-    bool is_whole = false;
+    std::string_view word;    // the value, unless it is empty
+    double value = 0;         // of a list a hash
+    std::uint64_t whole = 0;  // of a list its size
+    Kind kind = Kind::number;
+    std::size_t first = 0;  // of the list in numbers_
+    std::size_t loss = no_loss;
   };
 
-  constexpr void add(const Option& option) {
+  [[gnu::cold]] void append_value(std::string& text, const Option& option) const {
+    if (!option.word.empty()) {
+      text += option.word;
+    } else if (option.kind == Kind::number) {
+      append(text, {option.value});
+    } else if (option.kind == Kind::list) {
+      for (std::size_t k = 0; k < option.whole; ++k)
+        append(text, {k == 0 ? "{" : ", ", numbers_[option.first + k]});
+      text += '}';
+    } else {
+      append(text, {option.whole});
+      if (option.kind == Kind::long_list) append(text, {" numbers\t", option.value});
+    }
+  }
+
+  constexpr void add(Option option) {
+    option.loss = loss_;
     for (const std::string_view text : {option.name, option.word})
       for (const char c : text) hash_ = mixed(hash_, static_cast<unsigned char>(c));
-    hash_ = mixed(hash_, option.is_whole ? mixed_halves(option.whole) : hash_of(option.value));
+    hash_ = mixed(hash_,
+                  option.kind == Kind::whole ? mixed_halves(option.whole) : hash_of(option.value));
     if (count_ < options_.size()) options_[count_++] = option;  // the others are in the hash only
   }
 
-  std::array<Option, 24> options_;
-  std::size_t count_ = 0;
+  std::array<Option, 32> options_;
+  std::array<double, 16> numbers_{};  // of lists, one behind the other
+  std::size_t count_ = 0, kept_ = 0, loss_ = no_loss;
   std::uint32_t hash_ = 0;
 };
 
-/// Options as a text that ranks can exchange, cut off if it is longer, and their hash.
+/// Options as a text that ranks can exchange, cut off if it is longer.
 struct OptionsText {
-  std::uint32_t hash = 0;
-  std::array<char, 768> lines{};  ///< a line for each: "clip_norm 1\n"
+  std::array<char, 768> lines{};  ///< of GivenOptions
 
   OptionsText() = default;
-  OptionsText(std::uint32_t without_text) : hash(without_text) {}
-  explicit OptionsText(const GivenOptions& options) : hash(options.hash()) {
+  explicit OptionsText(const GivenOptions& options) {
     options.lines().copy(lines.data(), lines.size() - 1);
-  }
-
-  friend bool operator==(const OptionsText& a, const OptionsText& b) { return a.hash == b.hash; }
-  /// "clip_norm 1, norm euclidean".
-  friend std::string to_string(const OptionsText& options) {
-    std::string text(options.lines.data());
-    for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n'))
-      text.replace(at, 1, at + 1 < text.size() ? ", " : "");
-    return text;
   }
 };
 

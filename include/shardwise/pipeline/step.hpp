@@ -105,7 +105,7 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
      ...);
   });
   const GivenOptions options =
-      options_of(std::get<0>(optimizers).rule(), inputs.options, inputs.loss);
+      options_of(run, std::get<0>(optimizers).rule(), inputs.options, inputs.loss);
   const GivenPipelineStep given{inputs.samples,   static_cast<std::uint32_t>(inputs.x.size()),
                                 digest(inputs.x), rank.checked().digest,
                                 options.hash(),   GivenSegments(inputs.segments)};

@@ -77,9 +77,10 @@ struct BinaryCrossEntropy {
   ClassWeights positive_weights{};                ///< of each class where it is true
   LossReduction reduction = LossReduction::mean;  ///< n above, or 1
 
-  /// Calls f(name, value) for each option but the weights of classes.
+  /// Calls f(name, value) for each option.
   template <class F>
   constexpr void visit_options(F&& f) const {
+    f("positive_weights", positive_weights);
     f("reduction", detail::word(reduction));
   }
 

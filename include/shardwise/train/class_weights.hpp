@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <string_view>
 
+#include "shardwise/comm/given_options.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/tensor_memory.hpp"
@@ -14,7 +16,8 @@
 namespace shardwise {
 
 /// The weights of a loss, one for each class: doubles, whatever the model computes in, the same on
-/// all ranks, in the memory of the model's backend, where they stay while the loss is used.
+/// all ranks, in the memory of the model's backend, where they stay while the loss is used. Ranks
+/// compare them with the other options of the loss.
 ///
 ///     const ClassWeights weights(numbers, Shape{{Axis::feature, 10}}, place_of(ranks));
 ///     const auto there = model.to_device(weights);
@@ -72,13 +75,33 @@ inline void require_weights(std::string_view loss, std::string_view what,
                      "; give one number for each class, which are an axis of ", prediction});
 }
 
+/// A copy of the weights in memory of the host.
+template <class B>
+Buffer weights_on_host(B& backend, Pool& pool, const ClassWeights& weights) {
+  Buffer memory = pool.take_on_host(weights.size() * sizeof(double));
+  to_host(backend, weights.data(), weights.size(), static_cast<double*>(memory.data()));
+  return memory;
+}
+
+/// Adds weights to what ranks compare; none if there are none, nor if the backend does not reach
+/// them, which the loss refuses.
+template <class B>
+void add_weights(GivenOptions& to, B& backend, Pool& pool, std::string_view name,
+                 const ClassWeights& weights) {
+  if (weights.data() == nullptr || weights.size() == 0) return;
+  if constexpr (DeviceBackend<B>) {
+    if (!backend.reaches(weights.data())) return;
+  }
+  const Buffer memory = weights_on_host(backend, pool, weights);
+  to.add(name, std::span(static_cast<const double*>(memory.data()), weights.size()));
+}
+
 /// Throws argument_error that names the first weight that cannot be one; there must be one.
 template <class B>
 void refuse_weights(B& backend, Pool& pool, std::string_view loss, std::string_view what,
                     const ClassWeights& weights) {
-  const Buffer memory = pool.take_on_host(weights.size() * sizeof(double));
-  auto* const here = static_cast<double*>(memory.data());
-  to_host(backend, weights.data(), weights.size(), here);
+  const Buffer memory = weights_on_host(backend, pool, weights);
+  const auto* const here = static_cast<const double*>(memory.data());
   for (std::size_t k = 0; k < weights.size(); ++k) {
     if (!std::isnan(CheckedWeight{here}(k))) continue;
     throw argument_error({loss, ": number ", k, " of the ", what, " is ", here[k],

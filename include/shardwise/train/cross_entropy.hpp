@@ -253,12 +253,13 @@ struct MaskedCrossEntropy {
   ClassWeights class_weights{};  ///< w, one for each class
   LossReduction reduction = LossReduction::mean;  ///< by `counted`, or by 1
 
-  /// Calls f(name, value) for each option but the weights of classes.
+  /// Calls f(name, value) for each option.
   template <class F>
   constexpr void visit_options(F&& f) const {
     f("label_smoothing", label_smoothing);
     f("ignored", ignored);
     f("counted", counted.value);
+    f("class_weights", class_weights);
     f("reduction", detail::word(reduction));
   }
 

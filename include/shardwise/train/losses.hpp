@@ -2,14 +2,20 @@
 // The loss of a model: one for its output, or a std::tuple of one for each of several outputs.
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <optional>
+#include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
+#include "shardwise/comm/given_options.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/names.hpp"
 #include "shardwise/layout/layouts.hpp"
 #include "shardwise/model/values.hpp"
+#include "shardwise/train/class_weights.hpp"
 #include "shardwise/train/clip.hpp"
 #include "shardwise/train/loss.hpp"
 #include "shardwise/train/mesh_loss.hpp"
@@ -25,6 +31,13 @@ template <Loss Inner>
 struct Weighted {
   Inner loss;     ///< the loss without the weight
   double weight;  ///< any finite number
+
+  /// Calls f(name, value) for the weight, and for each option of the loss.
+  template <class F>
+  constexpr void visit_options(F&& f) const {
+    f("weight", weight);
+    if constexpr (requires { loss.visit_options(f); }) loss.visit_options(f);
+  }
 
   ///@{
   /// As `Loss` says.
@@ -104,6 +117,27 @@ void require_target(const std::tuple<Ls...>& losses,
     }
     (std::index_sequence_for<Ls...>{});
   }
+}
+
+/// Adds a loss, or each of several, with its options to what ranks compare.
+template <class Context, Loss Chosen>
+void add_loss(GivenOptions& to, Run<Context>& run, const Chosen& loss) {
+  to.add("loss", raw_type_name<Chosen>());
+  const auto add = [&](std::string_view name, const auto& value) {
+    if constexpr (std::same_as<std::remove_cvref_t<decltype(value)>, ClassWeights>)
+      add_weights(to, run.backend, run.pool, name, value);
+    else
+      to.add(name, value);
+  };
+  if constexpr (requires { loss.visit_options(add); }) loss.visit_options(add);
+}
+template <class Context, class... Ls>
+void add_loss(GivenOptions& to, Run<Context>& run, const std::tuple<Ls...>& losses) {
+  [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
+    ((to.set_loss(Ks), add_loss(to, run, std::get<Ks>(losses))), ...);
+  }
+  (std::index_sequence_for<Ls...>{});
+  to.set_loss(GivenOptions::no_loss);
 }
 
 /// Throws as the loss for a target whose shape is not that of the model's output for x. Returns if

@@ -63,11 +63,12 @@ struct NegativeLogLikelihood {
   ClassWeights class_weights{};           ///< w, one for each class
   LossReduction reduction = LossReduction::mean;  ///< by `counted`, or by 1
 
-  /// Calls f(name, value) for each option but the weights of classes.
+  /// Calls f(name, value) for each option.
   template <class F>
   constexpr void visit_options(F&& f) const {
     f("ignored", ignored.value_or(detail::none_ignored));
     f("counted", counted.value);
+    f("class_weights", class_weights);
     f("reduction", detail::word(reduction));
   }
 

@@ -237,7 +237,7 @@ class Step {
       detail::require_room(model.run().samples_backward, samples, samples_);
       set_batch(samples);
       if (detail::compares_given(model.run()))
-        under_way_.options = detail::options_of(optimizer_.rule(), options_, loss);
+        under_way_.options = detail::options_of(model.run(), optimizer_.rule(), options_, loss);
       if (model.run().samples_backward + samples == samples_)
         sums = detail::sums_of(model, options_);
       if (sums != nullptr) sums->begin(optimizer_.shares());

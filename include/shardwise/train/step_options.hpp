@@ -4,11 +4,12 @@
 #include <optional>
 
 #include "shardwise/comm/given_options.hpp"
-#include "shardwise/core/names.hpp"
 #include "shardwise/model/meanwhile.hpp"
+#include "shardwise/model/run.hpp"
 #include "shardwise/model/shares.hpp"
 #include "shardwise/train/clip.hpp"
 #include "shardwise/train/loss_scaler.hpp"
+#include "shardwise/train/losses.hpp"
 #include "shardwise/train/update_rule.hpp"
 
 namespace shardwise {
@@ -68,13 +69,13 @@ struct StepOptions {
 namespace detail {
 
 /// The options of a step that all ranks must have alike.
-template <class Rule, class Loss>
-GivenOptions options_of(const Rule& rule, const StepOptions& step, const Loss& loss) {
+template <class Context, class Rule, class Loss>
+GivenOptions options_of(Run<Context>& run, const Rule& rule, const StepOptions& step,
+                        const Loss& loss) {
   GivenOptions options;
   add_rule(options, rule);
   add_options(options, step);
-  options.add("loss", raw_type_name<Loss>());
-  add_options(options, loss);
+  add_loss(options, run, loss);
   return options;
 }
 

@@ -3,11 +3,13 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "shardwise/shardwise.hpp"
@@ -253,7 +255,8 @@ std::string told_of_options(const Rule& rule, const Rule& rule_of_1, const Loss&
         train_step(model, x.view(), target.view(), is_1 ? loss_of_1 : loss, optimizer,
                    {.clip_norm = is_1 ? clip_norm_of_1 : clip_norm});
     };
-    if constexpr (requires { loss.label_smoothing; })
+    if constexpr (
+        requires { loss.label_smoothing; } || requires { loss.class_weights; })
       train_on(Tensor<std::int32_t, Invariant>(Shape{{Axis::batch, 4}}, place_of(ranks)));
     else
       train_on(
@@ -318,6 +321,49 @@ TEST_CASE("another option of an update rule, of a step or of a loss is told, by 
   CHECK(of_clip(1.0, 1.0).empty());
   CHECK(contains(of_clip(1.0, 0.5), ": clip_norm is 1 on ranks 0, 2, and 0.5 on rank 1; found"));
   CHECK(contains(of_clip(1.0, {}), ": clip_norm is 1 on ranks 0, 2, and not given on rank 1; no"));
+}
+
+TEST_CASE("other weights of classes are told, a long list by its size, and those of each loss") {
+  const std::array<double, 3> usual{1, 2, 0.5}, other{1, 0, 0.5};
+  const auto in = [](const auto& numbers) {
+    return ClassWeights(numbers.data(), Shape{{Axis::feature, numbers.size()}}, Place{});
+  };
+  const char* const what = ": class_weights is {1, 2, 0.5} on ranks 0, 2, and {1, 0, 0.5} on rank";
+  check_each_option(MaskedCrossEntropy{.class_weights = in(usual)},
+                    {{{.class_weights = in(other)}, what},
+                     {{}, "class_weights is {1, 2, 0.5} on ranks 0, 2, and not given on rank 1"}});
+  check_each_option(NegativeLogLikelihood{.class_weights = in(usual)},
+                    {{{.class_weights = in(other)}, what}});
+  check_each_option(
+      BinaryCrossEntropy{.positive_weights = in(usual)},
+      {{{.positive_weights = in(other)}, "positive_weights is {1, 2, 0.5} on ranks"}});
+  using Halved = Weighted<BinaryCrossEntropy>;
+  check_each_option(
+      Halved{{.positive_weights = in(usual)}, 0.5},
+      {{{{.positive_weights = in(other)}, 0.5}, "positive_weights is {1, 2, 0.5} on"},
+       {{{.positive_weights = in(usual)}, 0.25}, "weight is 0.5 on ranks 0, 2, and"}});
+
+  SingleRank one;
+  Model<Mlp, Context<double, Reference, SingleRank>> model(one, Seed{1});
+  const auto told = [&](const auto& loss, const auto& of_1) {
+    detail::GrowingList<const detail::OptionsText*> texts;
+    std::array<detail::GivenOptions, 2> options;
+    detail::add_loss(options[0], model.run(), loss);
+    detail::add_loss(options[1], model.run(), of_1);
+    CHECK(options[0].hash() != options[1].hash());
+    const std::array both{detail::OptionsText(options[0]), detail::OptionsText(options[1])};
+    for (const auto& one_of : both) texts.add(&one_of);
+    return detail::text_of_unlike(texts, std::array{0, 1});
+  };
+  std::vector<double> many(1000, 1), others(many);
+  others[999] = 2;
+  CHECK(told(MaskedCrossEntropy{.class_weights = in(many)},
+             MaskedCrossEntropy{.class_weights = in(others)}) ==
+        "class_weights is 1000 numbers on rank 0, and others on rank 1");
+  CHECK(told(std::tuple{CrossEntropy{}, Weighted{CrossEntropy{}, 1}},
+             std::tuple{CrossEntropy{}, Weighted{CrossEntropy{.label_smoothing = 0.5}, 2}}) ==
+        "losses[1].weight is 1 on rank 0, and 2 on rank 1; losses[1].label_smoothing is 0 on rank "
+        "0, and 0.5 on rank 1");
 }
 
 TEST_CASE("a step that a rank leaves out is told within the steps between two comparisons") {

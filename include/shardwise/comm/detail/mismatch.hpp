@@ -109,7 +109,7 @@ template <class T>
 }
 
 /// "clip_norm is 1 on ranks 0, 2, and 0.5 on rank 1": of the options of each of `ranks` those that
-/// differ; empty if there are none.
+/// differ; empty if there are none. "others" for values that differ only where they are not shown.
 [[gnu::cold]] inline std::string text_of_unlike(const GrowingList<const OptionsText*>& all,
                                                 std::span<const int> ranks) {
   std::string text;
@@ -124,11 +124,17 @@ template <class T>
       const std::string begin = sentence({"; ", name, " is "});
       if (groups.size() < 2 || text.find(begin) != text.npos) continue;
       text += begin;
+      const auto shown = [&](const SomeRanks& group) {
+        const std::string_view value = value_of_option(*all[group[0]], name);
+        return value.substr(0, value.find('\t'));
+      };
       for (std::size_t g = 0; g < groups.size(); ++g) {
         GrowingList<int> of_world;
         for (const std::size_t rank : groups[g]) of_world.add(ranks[rank]);
-        append(text, {g == 0 ? "" : ", and ", value_of_option(*all[groups[g][0]], name), " on ",
-                      ranks_text(of_world)});
+        const std::string_view value = shown(groups[g]);
+        append(text, {g == 0 ? "" : ", and ",
+                      g > 0 && value == shown(groups[0]) ? std::string_view("others") : value,
+                      " on ", ranks_text(of_world)});
       }
     }
   }
