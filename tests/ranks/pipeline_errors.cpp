@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "ranks/model_mesh.hpp"
 #include "ranks/pipeline_batches.hpp"
 #include "shardwise/pipeline/cut.hpp"
+#include "shardwise/pipeline/evaluate.hpp"
 #include "shardwise/pipeline/known_schedules.hpp"
 #include "shardwise/pipeline/stage.hpp"
 #include "shardwise/pipeline/step.hpp"
@@ -139,4 +141,107 @@ void check_targets(const std::vector<int>& differing, const std::vector<std::str
 TEST_CASE("targets that differ on ranks of the last stage are told") {
   check_targets({7}, {"rank 7 was given other targets than rank 6"});
   check_targets({6, 7}, {" was given other targets than rank "});
+}
+
+namespace {
+
+/// The error of call(stage, batches, whether the rank is rank 5) on the ranks of a pipeline, which
+/// is the same on all of them.
+template <class Call>
+std::string told_with_rank_5(Call call) {
+  std::vector<std::string> errors(static_cast<std::size_t>(sizes.size()));
+  run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_pipeline_stage<Ctx, in_two>(
+        Net{}, ranks, Seed{5}, shape_of(rows_of_batch), [&](auto& stage) {
+          MicroBatches batches(of_five, stage.place());
+          errors[static_cast<std::size_t>(ranks.rank())] =
+              message_of<collective_error>([&] { call(stage, batches, ranks.rank() == 5); });
+        });
+  });
+  for (const std::string& error : errors) CHECK(error == errors[0]);
+  return errors[0];
+}
+
+/// The same of a step, and of an evaluation, with `usual`, and on rank 5 with `other`.
+template <class Loss>
+void check_losses_told(const Loss& usual, const Loss& other, const std::string& what) {
+  const std::string of_step = told_with_rank_5([&](auto& stage, MicroBatches& batches, bool is_5) {
+    Optimizer optimizer(stage.model(), Adam{});
+    train_pipeline_step(stage, one_f_one_b(2, micro_batches), batches.inputs, batches.targets,
+                        is_5 ? other : usual, optimizer);
+  });
+  CHECK(of_step == "ranks disagree on the step of the pipeline: " + what);
+  const std::string evaluated =
+      told_with_rank_5([&](auto& stage, MicroBatches& batches, bool is_5) {
+        evaluate_pipeline_loss(stage, batches.inputs, batches.targets, is_5 ? other : usual);
+      });
+  CHECK(evaluated == "ranks disagree on what a pipeline evaluates: " + what);
+}
+
+/// Weights of five classes.
+ClassWeights weights_in(const std::array<double, 5>& numbers) {
+  return {numbers.data(), Shape{{Axis::feature, 5}}, Place{}};
+}
+
+}  // namespace
+
+TEST_CASE("ranks that evaluate other batches, or count otherwise, are told what differs alone") {
+  CHECK(told_with_rank_5([&](auto& stage, MicroBatches& batches, bool is_5) {
+          if (is_5) batches.inputs.pop_back();
+          evaluate_pipeline(stage, batches.inputs, [](auto...) {});
+        }) ==
+        "ranks disagree on what a pipeline evaluates: batches is 4 x [batch 5, feature 6] on ranks "
+        "0 to 4, 6, 7, and 3 x [batch 5, feature 6] on rank 5; give all ranks the same");
+  CHECK(told_with_rank_5([&](auto& stage, MicroBatches&, bool is_5) {
+          std::vector<std::size_t> many;
+          for (std::size_t k = 0; k < 40; ++k) many.push_back(1 + k % 2);
+          if (is_5) many.back() = 3;
+          evaluate_pipeline(stage, MicroBatches(many, stage.place()).inputs, [](auto...) {});
+        }) ==
+        "ranks disagree on what a pipeline evaluates: what differs is too long for this message; "
+        "give all ranks the same");
+  CHECK(told_with_rank_5([&](auto& stage, MicroBatches& batches, bool is_5) {
+          count_pipeline_top_k(stage, batches.inputs, batches.targets, is_5 ? 1 : 2);
+        }) ==
+        "ranks disagree on what a pipeline evaluates: k is 2 on ranks 0 to 4, 6, 7, and 1 on rank "
+        "5; give all ranks the same");
+}
+
+TEST_CASE("ranks of a pipeline with other weights of classes are told them") {
+  check_losses_told(CrossEntropy{}, CrossEntropy{.label_smoothing = 0.5},
+                    "label_smoothing is 0 on ranks 0 to 4, 6, 7, and 0.5 on rank 5; give all "
+                    "ranks the same");
+  const std::array<double, 5> usual{1, 2, 3, 4, 5}, other{1, 2, 3, 4, 0.5};
+  const std::string what =
+      "class_weights is {1, 2, 3, 4, 5} on ranks 0 to 4, 6, 7, and {1, 2, 3, 4, 0.5} on rank 5; "
+      "give all ranks the same";
+  check_losses_told(MaskedCrossEntropy{.counted = 60, .class_weights = weights_in(usual)},
+                    MaskedCrossEntropy{.counted = 60, .class_weights = weights_in(other)}, what);
+  check_losses_told(NegativeLogLikelihood{.counted = 60, .class_weights = weights_in(usual)},
+                    NegativeLogLikelihood{.counted = 60, .class_weights = weights_in(other)}, what);
+}
+
+TEST_CASE("ranks that make other pipelines are told what differs alone") {
+  const auto told = [](Seed seed, const Shape& shape, Keep keep) {
+    std::vector<std::string> errors(static_cast<std::size_t>(sizes.size()));
+    run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
+      const bool is_5 = ranks.rank() == 5;
+      errors[static_cast<std::size_t>(ranks.rank())] = message_of<collective_error>([&] {
+        on_pipeline_stage<Ctx, in_two>(
+            Net{}, ranks, is_5 ? seed : Seed{5}, is_5 ? shape : shape_of(5), [](auto&) {},
+            is_5 ? keep : Keep::whole);
+      });
+    });
+    for (const std::string& error : errors) CHECK(error == errors[0]);
+    return errors[0];
+  };
+  const std::string begin = "ranks disagree on the pipeline: ", same = "; give all ranks the same";
+  CHECK(told(Seed{5}, shape_of(5), Keep::whole) == "");
+  CHECK(told(Seed{1 + (std::uint64_t{5} << 32)}, shape_of(5), Keep::whole) ==
+        begin + "seed is 5 on ranks 0 to 4, 6, 7, and 21474836481 on rank 5" + same);
+  CHECK(told(Seed{5}, shape_of(4), Keep::all_over_data) ==
+        begin +
+            "shape is [batch 5, feature 6] on ranks 0 to 4, 6, 7, and [batch 4, feature 6] on rank "
+            "5; keep is Keep::whole on ranks 0 to 4, 6, 7, and Keep::all_over_data on rank 5" +
+            same);
 }

@@ -215,14 +215,19 @@ TEST_CASE("segments that do not fit the batches, or that differ, are refused on 
       refuse({{}, {{0, 5}, {4, 6}}},
              "pipeline: batch 1: segment 1 is rows 4 to 10 (without the "
              "last) of a batch [batch 2, sequence 5]: it lies in");
-      const std::size_t size = ranks.rank() == 0 ? 4 : 3;
-      refuse({{}, {{0, size}, {5, 5}}}, "ranks disagree on ");
-      refuse({{}, {{0, 4, size}, {5, 5}}}, "ranks disagree on ");
-      if (ranks.rank() == 0) {
-        refuse({}, "no segments");
-      } else {
-        refuse({{}, {{5, 5}}}, "1 segments with the hash ");
-      }
+      const bool is_0 = ranks.rank() == 0;
+      const std::size_t size = is_0 ? 4 : 3;
+      refuse({{}, {{0, size}, {5, 5}}},
+             "segments is batch 1 rows 0 to 3, batch 1 rows 5 to 9 on rank 0, and batch 1 rows 0 "
+             "to 2, batch 1 rows 5 to 9 on rank 1; give all ranks the same");
+      refuse({{{0, 4, size}}, {}},
+             "segments is batch 0 rows 0 to 3 from position 4 on rank 0, and batch 0 rows 0 to 3 "
+             "from position 3 on rank 1; give");
+      refuse(is_0 ? Packed{} : Packed{{}, {{5, 5}}},
+             "segments is none on rank 0, and batch 1 rows 5 to 9 on rank 1; give all");
+      std::vector<Segment> many;
+      for (std::size_t row = 0; row < 10; ++row) many.push_back({row, 1, 10 * row + size});
+      refuse({many, many}, "segments is 20 segments on rank 0, and others on rank 1; give all");
       CHECK(stage.model().step() == 1);
       const Packed none = ranks.rank() == 0 ? Packed{} : Packed{{}, {}};  // mean the same
       evaluate_pipeline_loss(stage, x, targets, CrossEntropy{}, none);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "shardwise/comm/mark.hpp"
+#include "shardwise/comm/given_options.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/sentence.hpp"
@@ -29,29 +29,35 @@ SegmentsOf segments_of(BatchSegments all, std::size_t number, const Input& x) {
   return {all[number], first};
 }
 
-/// The number of all segments, and a hash of their rows and positions; 0 for none.
-struct GivenSegments {
-  std::uint32_t count = 0;
+/// A hash of the rows and positions of all segments; 0 for none, which as many empty lists say,
+/// too.
+inline std::uint32_t digest(BatchSegments all) {
   std::uint32_t hash = 0;
+  bool are_any = false;
+  for (const std::vector<Segment>& of_batch : all) {
+    are_any = are_any || !of_batch.empty();
+    hash = mixed(hash, static_cast<std::uint32_t>(of_batch.size()));
+    for (const Segment& one : of_batch)
+      for (const std::size_t number : {one.row, one.rows, one.position})
+        hash = mixed(hash, static_cast<std::uint32_t>(number));
+  }
+  return are_any ? hash : 0;
+}
 
-  GivenSegments() = default;
-  explicit GivenSegments(BatchSegments all) {
-    for (const std::vector<Segment>& of_batch : all) {
-      count += static_cast<std::uint32_t>(of_batch.size());
-      hash = mixed(hash, static_cast<std::uint32_t>(of_batch.size()));
-      for (const Segment& one : of_batch)
-        for (const std::size_t number : {one.row, one.rows, one.position})
-          hash = mixed(hash, static_cast<std::uint32_t>(number));
+/// "batch 0 rows 0 to 4, batch 1 rows 5 to 9 from position 3", or "none"; of many their number, and
+/// behind a tab the hash, as `GivenOptions` has it.
+[[gnu::cold]] inline std::string segments_text(BatchSegments all) {
+  std::string text;
+  std::size_t count = 0;
+  for (std::size_t k = 0; k < all.size(); ++k)
+    for (const Segment& one : all[k]) {
+      append(text, {count++ == 0 ? "batch " : ", batch ", k, " rows ", one.row, " to ",
+                    one.row + one.rows - 1});
+      if (one.position > 0) append(text, {" from position ", one.position});
     }
-    if (count == 0) hash = 0;  // as many empty lists say what none at all says
-  }
-
-  friend bool operator==(const GivenSegments&, const GivenSegments&) = default;
-  friend std::string to_string(const GivenSegments& given) {
-    if (given.count == 0) return "no segments";
-    return sentence({given.count, " segments with the hash ", given.hash});
-  }
-};
+  if (count > 8) return sentence({count, " segments\t", digest(all)});
+  return count == 0 ? "none" : text;
+}
 
 /// Throws argument_error for another number of lists than of batches, and as find_places for
 /// segments that do not fit their batch. `x` are the inputs of the batches on this rank.

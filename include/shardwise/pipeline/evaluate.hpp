@@ -9,11 +9,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "shardwise/comm/detail/agreed.hpp"
-#include "shardwise/comm/gathered.hpp"
+#include "shardwise/comm/given_options.hpp"
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
-#include "shardwise/core/sentence.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/model/agree.hpp"
 #include "shardwise/model/host_ranks.hpp"
@@ -31,21 +29,6 @@
 namespace shardwise {
 
 namespace detail {
-
-/// What a rank was given to evaluate.
-struct GivenEvaluation {
-  std::uint64_t samples;
-  std::uint32_t batches;
-  std::uint32_t sizes;  // a hash
-  GivenSegments segments;
-
-  friend bool operator==(const GivenEvaluation&, const GivenEvaluation&) = default;
-  friend std::string to_string(const GivenEvaluation& given) {
-    return sentence({given.samples, " samples in ", given.batches,
-                     " batches, whose sizes have the hash ", given.sizes, ", with ",
-                     to_string(given.segments)});
-  }
-};
 
 /// Throws argument_error for another number of targets than of batches. Calls check(output shape,
 /// target) for each batch on the last stage.
@@ -106,13 +89,13 @@ void end_turn(Rank& rank, std::size_t turn, std::size_t turns) {
   line.send(std::span(&done, 1), 0, static_cast<int>(turn));
 }
 
-/// Runs all batches forward, after `check` on each rank, and calls f(stage, number of the batch,
-/// output) on the last stage. A rank with several stages takes a batch for each rank through one
-/// stage, and then through the next one, so that no rank waits: a turn. If sends meet their
-/// receives, it takes one batch at a time.
+/// Runs all batches forward, after `check` on each rank, with `options` that all ranks have, and
+/// calls f(stage, number of the batch, output) on the last stage. A rank with several stages takes
+/// a batch for each rank through one stage, and then through the next one, so that no rank waits: a
+/// turn. If sends meet their receives, it takes one batch at a time.
 template <class Stages, class Check, class F>
 void evaluate_stages(Stages& stages, const std::vector<typename Stages::input_view>& x,
-                     BatchSegments segments, Check&& check, F&& f) {
+                     BatchSegments segments, const GivenOptions& options, Check&& check, F&& f) {
   const auto runs = stages.runs();
   auto& rank = stages.of_rank();
   HostRanks all_ranks(runs.first(), rank.all_ranks());
@@ -124,10 +107,8 @@ void evaluate_stages(Stages& stages, const std::vector<typename Stages::input_vi
     });
     check();
   });
-  GivenEvaluation given{0, static_cast<std::uint32_t>(x.size()), digest(x),
-                        GivenSegments(segments)};
-  for (const auto& one : x) given.samples += samples_of(one);
-  require_agreed(gathered(rank.all_ranks(), given), "what a pipeline evaluates");
+  require_same_batches(all_ranks, rank.all_ranks(), "what a pipeline evaluates", x, segments,
+                       options);
   constexpr bool are_buffered =
       sends_of<std::remove_cvref_t<decltype(rank.all_ranks())>>() == Sends::buffered;
   const std::size_t together =
@@ -162,18 +143,18 @@ Number from_last_stage(Stages& stages, Number number) {
 /// with the same shapes; the elements of `x` are read on the first stage. `segments` are the
 /// sequences of each batch, as Model::forward says, the same on every rank: a list for each, or
 /// none at all.
-/// sends    an all-reduce of one int32 and an all-gather of 24 bytes of each rank; along `pipeline`
+/// sends    an all-reduce of one int32 and one of two int64 of each rank; along `pipeline`
 ///          a message for each batch from each stage to the next, and where sends are buffered a
 ///          byte for each P batches from the last rank to the first; Model::evaluate
 /// throws   before anything else is sent, on every rank: collective_error if ranks were given
-///          batches of other sizes or other segments, argument_error for another number of lists
-///          than of batches and for segments that overlap or leave their sample; as
+///          batches of other sizes, other segments or options, argument_error for another number of
+///          lists than of batches and for segments that overlap or leave their sample; as
 ///          Model::evaluate, and what f throws: the run then ends, because other stages wait
 template <class Stages, class F>
 void evaluate_pipeline(Stages& stages, const std::vector<typename Stages::input_view>& x, F&& f,
                        std::span<const std::vector<Segment>> segments = {}) {
   detail::evaluate_stages(
-      stages, x, segments, [] {},
+      stages, x, segments, {}, [] {},
       [&](auto&, std::size_t number, const auto& output) { f(number, output); });
 }
 
@@ -189,9 +170,11 @@ double evaluate_pipeline_loss(Stages& stages, const std::vector<typename Stages:
                               std::span<const std::vector<Segment>> segments = {}) {
   std::size_t samples = 0;
   for (const auto& one : x) samples += detail::samples_of(one);
+  detail::GivenOptions options;
+  detail::add_loss(options, stages.runs().first(), loss);
   double sum = 0;
   detail::evaluate_stages(
-      stages, x, segments,
+      stages, x, segments, options,
       [&] {
         detail::require_targets(stages, x, targets, [&](const Shape& output, const Target& target) {
           detail::require_target(loss, output, target);
@@ -214,9 +197,11 @@ template <class Stages, class Labels>
 std::size_t count_pipeline_top_k(Stages& stages, const std::vector<typename Stages::input_view>& x,
                                  const std::vector<Labels>& labels, std::size_t k,
                                  std::span<const std::vector<Segment>> segments = {}) {
+  detail::GivenOptions options;
+  options.add("k", k);
   std::int64_t count = 0;
   detail::evaluate_stages(
-      stages, x, segments,
+      stages, x, segments, options,
       [&] {
         detail::require_targets(stages, x, labels, [&](const Shape& output, const Labels& one) {
           detail::check_label_shape(output, one.global());

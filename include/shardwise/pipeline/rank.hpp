@@ -9,13 +9,16 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
-#include "shardwise/comm/mark.hpp"
+#include "shardwise/comm/detail/agreed.hpp"
+#include "shardwise/comm/given_options.hpp"
 #include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/mesh.hpp"
+#include "shardwise/core/philox.hpp"
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/model/keep.hpp"
@@ -41,28 +44,27 @@ std::uint32_t digest(const std::array<Shape, N>& shapes) {
   return hash;
 }
 
-/// The elements of tensors of these shapes.
-inline std::size_t elements_of(const Shape& shape) { return shape.elements(); }
+///@{
+/// "[batch 5, feature 6] and [batch 5]".
+[[gnu::cold]] inline std::string shapes_text(const Shape& shape) { return to_string(shape); }
 template <std::size_t N>
-std::size_t elements_of(const std::array<Shape, N>& shapes) {
-  std::size_t sum = 0;
-  for (const Shape& shape : shapes) sum += shape.elements();
-  return sum;
+[[gnu::cold]] std::string shapes_text(const std::array<Shape, N>& shapes) {
+  std::string text;
+  for (const Shape& shape : shapes) append(text, {text.empty() ? "" : " and ", shape});
+  return text;
 }
+///@}
 
-/// What a rank was given for a pipeline.
-struct GivenPipeline {
-  std::uint64_t seed;
-  std::uint32_t elements;
-  std::uint32_t shape;  // a hash
-  Keep keep;
-
-  friend bool operator==(const GivenPipeline&, const GivenPipeline&) = default;
-  friend std::string to_string(const GivenPipeline& given) {
-    return sentence({"the seed ", given.seed, " and inputs of ", given.elements,
-                     " elements whose shape has the hash ", given.shape, ", and ", given.keep});
-  }
-};
+/// Throws collective_error, with what differs, if ranks were given unlike pipelines. A collective.
+template <class Ranks, class Shapes>
+void require_same_pipeline(Ranks& ranks, Seed seed, const Shapes& in, Keep keep) {
+  const std::string shape = shapes_text(in), of_keep = to_string(keep);
+  GivenOptions given;
+  given.add("seed", seed.value);
+  given.add("shape", std::string_view(shape));
+  given.add("keep", std::string_view(of_keep));
+  require_agreed(ranks, "the pipeline", given);
+}
 
 /// The ranks of the stage of this rank, as a mesh of one rank along `pipeline`. A collective.
 template <class C>

@@ -11,8 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/comm/detail/agreed.hpp"
-#include "shardwise/comm/gathered.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/sentence.hpp"
@@ -304,7 +302,7 @@ struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequenc
 /// Model. A backend of the caller's, such as one for a GPU, stands in front of f, and all stages of
 /// the rank compute with it.
 ///
-/// sends    an all-gather of 24 bytes of each rank; what makes the groups of ranks of a stage, see
+/// sends    an all-gather of 4 bytes of each rank; what makes the groups of ranks of a stage, see
 ///          `MeshRanks`, with several stages on a rank one more along `pipeline`, and one of those
 ///          stages that share parameters
 /// throws   argument_error if the mesh does not have a rank along `pipeline` for every `Chunks`
@@ -335,11 +333,7 @@ void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ra
          Chunks == 1 ? "" : detail::sentence({" of ", Chunks, " that a rank has"})});
   if (size == 1 && Chunks > 1)
     throw argument_error("pipeline: one rank has all stages; give it a Model of all layers");
-  detail::require_agreed(
-      gathered(ranks, detail::GivenPipeline{seed.value,
-                                            static_cast<std::uint32_t>(detail::elements_of(in)),
-                                            detail::digest(in), keep}),
-      "seed, shape and Keep of the pipeline");
+  detail::require_same_pipeline(ranks, seed, in, keep);
   if (ranks.sizes().context > 1 && detail::are_known(in))
     detail::require_cut_alike<E, Cut>(whole, in);
   detail::PipelineRank rank(ranks, Chunks, keep);

@@ -104,13 +104,10 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
                   std::get<Optimizer<Rule, typename Stages::model_type>&>(optimizers), rate),
      ...);
   });
-  const GivenOptions options =
-      options_of(run, std::get<0>(optimizers).rule(), inputs.options, inputs.loss);
-  const GivenPipelineStep given{inputs.samples,   static_cast<std::uint32_t>(inputs.x.size()),
-                                digest(inputs.x), rank.checked().digest,
-                                options.hash(),   GivenSegments(inputs.segments)};
-  if (!same_on_all_ranks(all_ranks, digest(given)))
-    refuse_unlike_steps(rank.all_ranks(), schedule, inputs, options);
+  require_same_batches(all_ranks, rank.all_ranks(), "the step of the pipeline", inputs.x,
+                       inputs.segments,
+                       options_of(run, std::get<0>(optimizers).rule(), inputs.options, inputs.loss),
+                       &rank.checked());
   const auto run_step = [&](auto&& call) {
     return call(StageRun<Stages, Rule, Inputs>(
         std::get<Stages&>(stages),

@@ -9,20 +9,18 @@
 #include <vector>
 
 #include "shardwise/comm/communicator.hpp"
-#include "shardwise/comm/detail/mismatch.hpp"
-#include "shardwise/comm/gathered.hpp"
+#include "shardwise/comm/detail/agreed.hpp"
 #include "shardwise/comm/given_options.hpp"
-#include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
-#include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/sentence.hpp"
+#include "shardwise/model/agree.hpp"
 #include "shardwise/model/values.hpp"
 #include "shardwise/pipeline/batch_segments.hpp"
 #include "shardwise/pipeline/event_order.hpp"
+#include "shardwise/pipeline/rank.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/schedule_run.hpp"
 #include "shardwise/pipeline/stage.hpp"
-#include "shardwise/train/given_alike.hpp"
 #include "shardwise/train/losses.hpp"
 #include "shardwise/train/optimizer.hpp"
 #include "shardwise/train/step.hpp"
@@ -46,23 +44,17 @@ struct PipelineStepInputs {
   std::size_t samples = 0;  ///< of all micro-batches
 };
 
-/// "2 x [batch 5, feature 6], 1 x [batch 4, feature 6]": the inputs of micro-batches, in runs of
-/// equal ones.
+/// "2 x [batch 5, feature 6], 1 x [batch 4, feature 6]": the inputs of batches, in runs of equal
+/// ones.
 template <class Input>
-[[gnu::cold]] std::string micro_batches_text(const std::vector<Input>& x) {
-  const auto shapes = [&x](std::size_t k) {
-    std::string text;
-    for (const Shape& shape : global_shapes(x[k]))
-      append(text, {text.empty() ? "" : " and ", shape});
-    return text;
-  };
+[[gnu::cold]] std::string batches_text(const std::vector<Input>& x) {
   std::string text;
   for (std::size_t first = 0, last = 0; first < x.size(); first = last) {
-    const std::string of_run = shapes(first);
-    while (last < x.size() && shapes(last) == of_run) ++last;
+    const std::string of_run = shapes_text(shapes_of_each(x[first]));
+    while (last < x.size() && shapes_text(shapes_of_each(x[last])) == of_run) ++last;
     append(text, {text.empty() ? "" : ", ", last - first, " x ", of_run});
   }
-  return text;
+  return text.empty() ? "none" : text;
 }
 
 /// "F0 F1 B0 B1 | F0 B0 F1 B1": what each rank does, I and W being the two parts of a backward;
@@ -81,51 +73,7 @@ template <class Input>
   return text;
 }
 
-/// What all ranks must be given alike for a step, as hashes.
-struct GivenPipelineStep {
-  std::uint64_t samples;
-  std::uint32_t micro_batches;
-  std::uint32_t sizes;
-  std::uint32_t schedule;
-  std::uint32_t options;
-  GivenSegments segments;
-
-  /// A hash of it.
-  friend std::uint64_t digest(const GivenPipelineStep& given) {
-    const auto low = static_cast<std::uint32_t>(given.samples);
-    return std::uint64_t{mixed(mixed(low, given.micro_batches), given.options)} << 32 |
-           mixed(mixed(given.sizes, given.schedule), given.segments.hash);
-  }
-};
-
-/// Throws collective_error on all ranks of a mesh, whose steps differ, with the values of all that
-/// does. A collective.
-template <class Ranks, class Inputs>
-[[noreturn, gnu::cold]] void refuse_unlike_steps(Ranks& ranks, const PipelineSchedule& schedule,
-                                                 const Inputs& inputs, GivenOptions options) {
-  const std::string micro_batches = micro_batches_text(inputs.x);
-  const std::string segments = to_string(GivenSegments(inputs.segments));
-  const std::string actions = schedule_text(schedule);
-  options.add("micro-batches", std::string_view(micro_batches));
-  options.add("segments", std::string_view(segments));
-  options.add("schedule", std::string_view(actions));  // the longest one, which may be cut off
-  const std::vector<OptionsText> all = gathered(ranks, OptionsText(options));
-  GrowingList<const OptionsText*> each;
-  std::vector<int> numbers;
-  for (const OptionsText& one : all) {
-    each.add(&one);
-    numbers.push_back(static_cast<int>(numbers.size()));
-  }
-  const std::string unlike = text_of_unlike(each, numbers);
-  throw collective_error({"ranks disagree on the step of the pipeline: ",
-                          unlike.empty()
-                              ? std::string_view("their micro-batches, schedules or options "
-                                                 "differ, too long for this message")
-                              : std::string_view(unlike),
-                          "; give all ranks the same"});
-}
-
-/// A hash of the shapes of micro-batches.
+/// A hash of the shapes of batches.
 template <class Input>
 std::uint32_t digest(const std::vector<Input>& x) {
   std::uint32_t hash = 0;
@@ -146,6 +94,37 @@ inline std::uint32_t digest(const PipelineSchedule& schedule) {
     }
   }
   return hash;
+}
+
+/// Throws collective_error on all ranks, which were given unlike batches, segments, options or, for
+/// a step, schedules, with the values of all that differs. A collective.
+template <class Ranks, class Input>
+[[noreturn, gnu::cold]] void refuse_unlike_batches(Ranks& ranks, std::string_view what,
+                                                   const std::vector<Input>& x,
+                                                   BatchSegments segments, GivenOptions options,
+                                                   const PipelineSchedule* of_step) {
+  const std::string batches = batches_text(x), of_batches = segments_text(segments);
+  options.add(of_step == nullptr ? "batches" : "micro-batches", std::string_view(batches));
+  options.add("segments", std::string_view(of_batches));
+  std::string actions;
+  if (of_step != nullptr) {
+    actions = schedule_text(*of_step);
+    options.add("schedule", std::string_view(actions));  // the longest one, which may be cut off
+  }
+  refuse_unlike(ranks, what, options);
+}
+
+/// Does that if their hashes differ. `host` are the same ranks, for numbers of the host. A
+/// collective.
+template <class Host, class Ranks, class Input>
+void require_same_batches(Host& host, Ranks& ranks, std::string_view what,
+                          const std::vector<Input>& x, BatchSegments segments,
+                          const GivenOptions& options, const CheckedSchedule* of_step = nullptr) {
+  const std::uint32_t of_schedule = of_step == nullptr ? 0 : of_step->digest;
+  const std::uint64_t batches = mixed(digest(x), digest(segments));
+  if (!same_on_all_ranks(host, batches << 32 | mixed(of_schedule, options.hash())))
+    refuse_unlike_batches(ranks, what, x, segments, options,
+                          of_step == nullptr ? nullptr : &of_step->schedule);
 }
 
 /// How ranks of the type C send: messages that are work of a device may meet their receives.
