@@ -119,7 +119,8 @@ TEST_CASE("a layer that gives an infinity is named with its stage, on every rank
                         {"pipeline: in micro-batch 0 on stage 1", "Linear"}, spoil);
 }
 
-/// Ranks 6 and 7 are those of the last stage with other samples than ranks 4 and 5.
+/// Ranks 6 and 7 are those of the last stage with other samples than ranks 4 and 5. Ranks that wait
+/// for one which has been told are told that it has left.
 void check_targets(const std::vector<int>& differing, const std::vector<std::string>& told) {
   std::vector<std::string> errors(static_cast<std::size_t>(sizes.size()));
   const auto train_differing = [&](MeshRanks<ThreadCommunicator>& ranks) {
@@ -128,13 +129,13 @@ void check_targets(const std::vector<int>& differing, const std::vector<std::str
           Optimizer optimizer(stage.model(), Adam{});
           MicroBatches batches(of_five, stage.place());
           if (std::ranges::count(differing, ranks.rank()) > 0) batches.classes[2].span()[0] ^= 1;
-          errors[static_cast<std::size_t>(ranks.rank())] = message_of<collective_error>([&] {
+          errors[static_cast<std::size_t>(ranks.rank())] = message_of<error>([&] {
             train_pipeline_step(stage, one_f_one_b(2, micro_batches), batches.inputs,
                                 batches.targets, CrossEntropy{}, optimizer);
           });
         });
   };
-  CHECK_THROWS_AS(run_mesh(sizes, train_differing), error);
+  run_mesh(sizes, train_differing);
   for (const std::size_t rank : {6U, 7U}) check_mentions(errors[rank], told);
 }
 
