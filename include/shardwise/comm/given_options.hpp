@@ -52,25 +52,33 @@ class GivenOptions {
       add({name, {}, static_cast<double>(value)});
   }
 
-  /// A list of numbers: kept if it is short, and else its size and a hash.
+  /// A list of numbers, compared by a hash: kept to be shown if it is short, and else its size.
   constexpr void add(std::string_view name, std::span<const double> list) {
     std::uint32_t hash = 0;
     for (const double number : list) hash = mixed(hash, hash_of(number));
-    const Kind kind = list.size() <= numbers_.size() - kept_ ? Kind::list : Kind::long_list;
-    add({name, {}, static_cast<double>(hash), list.size(), kind, kept_});
-    if (kind == Kind::long_list) return;
+    const bool is_kept = list.size() <= most_shown && list.size() <= numbers_.size() - kept_;
+    add({name,
+         {},
+         static_cast<double>(hash),
+         list.size(),
+         is_kept ? Kind::list : Kind::long_list,
+         kept_});
+    if (!is_kept) return;
     std::copy(list.begin(), list.end(), numbers_.data() + kept_);
-    kept_ += list.size();
+    kept_ = static_cast<std::uint8_t>(kept_ + list.size());
   }
 
   static constexpr std::size_t no_loss = static_cast<std::size_t>(-1);
   /// What is added from now on is of this one of several losses, or of none of them.
   constexpr void set_loss(std::size_t number) { loss_ = number; }
 
+  /// Whether there are more than `lines` tells.
+  constexpr bool are_more() const { return are_more_; }
+
   /// A hash of names and values; 0 if there are none.
   constexpr std::uint32_t hash() const { return hash_; }
 
-  /// A line for each: "clip_norm 1\n". Behind a tab is what differs, but is not to be shown.
+  /// A line for each: "clip_norm 1\n". Behind a tab is what to compare in place of what is shown.
   [[gnu::cold]] std::string lines() const {
     std::string text;
     for (std::size_t i = 0; i < count_; ++i) {
@@ -83,6 +91,8 @@ class GivenOptions {
   }
 
  private:
+  static constexpr std::size_t most_shown = 10;
+
   enum class Kind : std::uint8_t { number, whole, list, long_list };
 
   struct Option {
@@ -91,7 +101,7 @@ class GivenOptions {
     double value = 0;         // of a list a hash
     std::uint64_t whole = 0;  // of a list its size
     Kind kind = Kind::number;
-    std::size_t first = 0;  // of the list in numbers_
+    std::uint8_t first = 0;  // of the list in numbers_
     std::size_t loss = no_loss;
   };
 
@@ -101,9 +111,10 @@ class GivenOptions {
     } else if (option.kind == Kind::number) {
       append(text, {option.value});
     } else if (option.kind == Kind::list) {
+      text += '{';
       for (std::size_t k = 0; k < option.whole; ++k)
-        append(text, {k == 0 ? "{" : ", ", numbers_[option.first + k]});
-      text += '}';
+        append(text, {k == 0 ? "" : ", ", numbers_[option.first + k]});
+      append(text, {"}\t", option.value});
     } else {
       append(text, {option.whole});
       if (option.kind == Kind::long_list) append(text, {" numbers\t", option.value});
@@ -116,23 +127,30 @@ class GivenOptions {
       for (const char c : text) hash_ = mixed(hash_, static_cast<unsigned char>(c));
     hash_ = mixed(hash_,
                   option.kind == Kind::whole ? mixed_halves(option.whole) : hash_of(option.value));
-    if (count_ < options_.size()) options_[count_++] = option;  // the others are in the hash only
+    are_more_ = count_ == options_.size();  // they are in the hash
+    if (!are_more_) options_[count_++] = option;
   }
 
   std::array<Option, 32> options_;
-  std::array<double, 16> numbers_{};  // of lists, one behind the other
-  std::size_t count_ = 0, kept_ = 0, loss_ = no_loss;
+  std::array<double, 3 * most_shown> numbers_{};  // of lists, one behind the other
+  std::size_t count_ = 0, loss_ = no_loss;
   std::uint32_t hash_ = 0;
+  std::uint8_t kept_ = 0;  // of numbers_
+  bool are_more_ = false;
 };
 
 /// Options as a text that ranks can exchange, cut off if it is longer.
 struct OptionsText {
   std::array<char, 768> lines{};  ///< of GivenOptions
+  bool is_whole = true;           ///< whether these are all
 
   OptionsText() = default;
-  explicit OptionsText(const GivenOptions& options) {
-    options.lines().copy(lines.data(), lines.size() - 1);
+  OptionsText(std::string_view all, bool are_more)
+      : is_whole(all.size() < lines.size() && !are_more) {
+    all.copy(lines.data(), lines.size() - 1);
   }
+  explicit OptionsText(const GivenOptions& options)
+      : OptionsText(options.lines(), options.are_more()) {}
 };
 
 /// Adds what `of` tells by `visit_options(f)`, which calls f(name, value) for each of its options.

@@ -147,7 +147,9 @@ class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis
     for (const Shape& one : x)
       if (one.rank() == 0) return q;
     check_operands(q, k, v);
-    if (heads_ == 0 ? q.back().grain <= 1 : q.back().units != heads_) refuse_heads(q);
+    const bool is_right =
+        heads_ == 0 ? q.back().grain > 1 : q.back().grain > 0 && q.back().units == heads_;
+    if (!is_right) refuse_heads(q);
     return q;
   }
 

@@ -101,17 +101,14 @@ inline std::uint32_t digest(const PipelineSchedule& schedule) {
 template <class Ranks, class Input>
 [[noreturn, gnu::cold]] void refuse_unlike_batches(Ranks& ranks, std::string_view what,
                                                    const std::vector<Input>& x,
-                                                   BatchSegments segments, GivenOptions options,
+                                                   BatchSegments segments,
+                                                   const GivenOptions& options,
                                                    const PipelineSchedule* of_step) {
-  const std::string batches = batches_text(x), of_batches = segments_text(segments);
-  options.add(of_step == nullptr ? "batches" : "micro-batches", std::string_view(batches));
-  options.add("segments", std::string_view(of_batches));
-  std::string actions;
-  if (of_step != nullptr) {
-    actions = schedule_text(*of_step);
-    options.add("schedule", std::string_view(actions));  // the longest one, which may be cut off
-  }
-  refuse_unlike(ranks, what, options);
+  std::string lines = sentence({of_step == nullptr ? "batches " : "micro-batches ", batches_text(x),
+                                "\nsegments ", segments_text(segments), "\n", options.lines()});
+  if (of_step != nullptr)  // the longest one, which may be cut off
+    append(lines, {"schedule ", schedule_text(*of_step), "\n"});
+  refuse_unlike(ranks, what, OptionsText(lines, options.are_more()));
 }
 
 /// Does that if their hashes differ. `host` are the same ranks, for numbers of the host. A

@@ -36,8 +36,8 @@ void require_agreed(const std::vector<T>& all, std::string_view what) {
 /// those that differ; `what` names them all. A collective.
 template <Communicator C>
 [[noreturn, gnu::cold]] void refuse_unlike(C& ranks, std::string_view what,
-                                           const GivenOptions& options) {
-  const std::vector<OptionsText> all = gathered(ranks, OptionsText(options));
+                                           const OptionsText& options) {
+  const std::vector<OptionsText> all = gathered(ranks, options);
   GrowingList<const OptionsText*> each;
   std::vector<int> numbers;
   for (const OptionsText& one : all) {
@@ -56,7 +56,7 @@ template <Communicator C>
 template <Communicator C>
 void require_agreed(C& ranks, std::string_view what, const GivenOptions& options) {
   for (const std::uint32_t hash : gathered(ranks, options.hash()))
-    if (hash != options.hash()) refuse_unlike(ranks, what, options);
+    if (hash != options.hash()) refuse_unlike(ranks, what, OptionsText(options));
 }
 
 }  // namespace shardwise::detail
