@@ -78,7 +78,7 @@ check_foreign() {  # check_foreign <file> <line> <path of the header> <included 
 
 check_umbrella() {  # nothing that it reaches may need a foreign library
   local -A seen=()
-  local queue=(shardwise.hpp) header
+  local queue=(shardwise.hpp compiled.cpp) header
   while ((${#queue[@]} > 0)); do
     header=${queue[0]}
     queue=("${queue[@]:1}")
@@ -89,6 +89,10 @@ check_umbrella() {  # nothing that it reaches may need a foreign library
     # shellcheck disable=SC2206  # a list of paths without spaces
     queue+=(${includes_of[$header]-})
   done
+  while IFS= read -r header; do
+    [[ -v seen[${header#include/shardwise/}] ]] ||
+      wrong include/shardwise/compiled.cpp 1 "no $header" "its functions would have no code with SHARDWISE_COMPILED"
+  done < <(grep -rlx '#ifdef SHARDWISE_INLINE' include/shardwise)
 }
 
 # version.hpp refuses older standards. If each other header includes one of ours, then what a program

@@ -1,9 +1,24 @@
 # The parts of the library that need an installed one, and how each is found: shardwise::onednn,
 # shardwise::cblas, shardwise::data, shardwise::mpi, shardwise::checkpoint, shardwise::cuda and
-# shardwise::nccl. The build tree and an installed shardwiseConfig.cmake both read this file.
+# shardwise::nccl; and shardwise::compiled and shardwise::precompiled. The build tree and an installed
+# shardwiseConfig.cmake both read this file.
 
 set(SHARDWISE_PARTS onednn cblas data mpi checkpoint cuda nccl)
 set(SHARDWISE_FIND_MODULES ${CMAKE_CURRENT_LIST_DIR})
+
+# Programs that are compiled faster: shardwise::compiled has the functions that are no templates, built
+# where a target links it; a target that links shardwise::precompiled precompiles the umbrella.
+if(NOT TARGET shardwise_compiled)
+  add_library(shardwise_compiled STATIC EXCLUDE_FROM_ALL
+    $<TARGET_PROPERTY:shardwise::shardwise,INTERFACE_INCLUDE_DIRECTORIES>/shardwise/compiled.cpp)
+  target_compile_definitions(shardwise_compiled PUBLIC SHARDWISE_COMPILED)
+  target_link_libraries(shardwise_compiled PUBLIC shardwise::shardwise)
+  add_library(shardwise::compiled ALIAS shardwise_compiled)
+  add_library(shardwise_precompiled INTERFACE)
+  target_precompile_headers(shardwise_precompiled INTERFACE <shardwise/shardwise.hpp>)
+  target_link_libraries(shardwise_precompiled INTERFACE shardwise::shardwise)
+  add_library(shardwise::precompiled ALIAS shardwise_precompiled)
+endif()
 
 # shardwise_find_part(<part> <problem> [GLOBAL]): defines shardwise::<part>, seen from everywhere if
 # GLOBAL; or, where something is missing, sets <problem> to the sentence that says what.

@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent / "include"
 INCLUDE = re.compile(r'#include ([<"])(.+)[>"]')
+DEFINITIONS = re.compile("^#(ifdef|endif  //) SHARDWISE_INLINE\n", re.MULTILINE)  # one header has them all
 CONDITION = re.compile(r" *# *(if|endif)")
 PREAMBLE = """\
 // shardwise {version} in one header: a header-only C++20 library of tensor-parallel layers.
@@ -25,7 +26,8 @@ PREAMBLE = """\
 def lines_of(name, seen):
     """Yields the lines of the header `name` and, in their places, of those not in `seen`."""
     depth = 0
-    for line in (ROOT / name).read_text().splitlines():
+    text = DEFINITIONS.sub("", (ROOT / name).read_text())
+    for line in text.splitlines():
         condition, include = CONDITION.match(line), INCLUDE.match(line)
         if condition:
             depth += 1 if condition[1] == "if" else -1

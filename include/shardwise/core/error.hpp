@@ -12,8 +12,8 @@
 #include <string_view>
 #include <utility>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/sentence.hpp"
-#include "shardwise/version.hpp"
 
 namespace shardwise {
 
@@ -22,11 +22,9 @@ class error : public std::exception {
  public:
   /// What is wrong, why, and what to do. Where there is no memory for it, the message is "out of
   /// memory": an error never becomes a std::bad_alloc.
-  [[gnu::noinline, gnu::cold]] explicit error(std::string_view message) noexcept
-      : what_(detail::sentence_or({message}, no_memory)) {}
+  [[gnu::cold]] explicit error(std::string_view message) noexcept;
   /// The same in pieces: {"rank ", 2, " of ", size}.
-  explicit error(std::initializer_list<detail::Piece> message) noexcept
-      : what_(detail::sentence_or(message, no_memory)) {}
+  explicit error(std::initializer_list<detail::Piece> message) noexcept;
 
   /// The message, after the places that were added.
   const char* what() const noexcept override { return what_.c_str(); }
@@ -35,17 +33,7 @@ class error : public std::exception {
   /// first place is the innermost one and is followed by ": "; later ones choose their separator. A
   /// long place, such as the type of a model without a name, stands behind the message: "... (in
   /// Sequential<...>)". Without memory for it, the message stays as it is.
-  [[gnu::noinline, gnu::cold]] void add_place(std::string_view place,
-                                              std::string_view separator = ": ") noexcept {
-    const bool is_long = place.size() > longest_in_front;
-    std::string longer =
-        is_long ? detail::sentence_or({what_, " (in ", place, ")"}, "")
-                : detail::sentence_or(
-                      {place, has_place_ ? separator : std::string_view(": "), what_}, "");
-    if (longer.empty()) return;
-    what_ = std::move(longer);
-    has_place_ = has_place_ || !is_long;
-  }
+  [[gnu::cold]] void add_place(std::string_view place, std::string_view separator = ": ") noexcept;
 
  private:
   static constexpr const char* no_memory = "out of memory";
@@ -108,8 +96,7 @@ class backend_error : public error {
 class rank_error : public error {
  public:
   /// `message` is the text of the cause, or what is known of it.
-  rank_error(int rank, std::exception_ptr cause, std::string_view message)
-      : error({"rank ", rank, ": ", message}), rank_(rank), cause_(std::move(cause)) {}
+  rank_error(int rank, std::exception_ptr cause, std::string_view message);
 
   /// The rank that threw it.
   int rank() const noexcept { return rank_; }
@@ -122,3 +109,33 @@ class rank_error : public error {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+[[gnu::noinline]] SHARDWISE_INLINE error::error(std::string_view message) noexcept
+    : what_(detail::sentence_or({message}, no_memory)) {}
+
+SHARDWISE_INLINE error::error(std::initializer_list<detail::Piece> message) noexcept
+    : what_(detail::sentence_or(message, no_memory)) {}
+
+[[gnu::noinline]] SHARDWISE_INLINE void error::add_place(std::string_view place,
+                                                         std::string_view separator) noexcept {
+  const bool is_long = place.size() > longest_in_front;
+  std::string longer =
+      is_long ? detail::sentence_or({what_, " (in ", place, ")"}, "")
+              : detail::sentence_or({place, has_place_ ? separator : std::string_view(": "), what_},
+                                    "");
+  if (longer.empty()) return;
+  what_ = std::move(longer);
+  has_place_ = has_place_ || !is_long;
+}
+
+SHARDWISE_INLINE rank_error::rank_error(int rank, std::exception_ptr cause,
+                                        std::string_view message)
+    : error({"rank ", rank, ": ", message}), rank_(rank), cause_(std::move(cause)) {}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise {
@@ -43,10 +44,7 @@ class HostMemory final : public MemorySource {
 };
 
 /// The only object of this type.
-inline HostMemory& host_memory() {
-  static HostMemory memory;
-  return memory;
-}
+HostMemory& host_memory();
 
 /// A share in a block of a pool, aligned to 64 bytes. Copies share the block. The last one returns
 /// it to the pool, which must outlive it. For one thread.
@@ -101,9 +99,7 @@ class Buffer {
 
   explicit Buffer(Block* block) noexcept : block_(block) {}
   /// Drops the share that it has. Not inlined at the many places where buffers end.
-  [[gnu::noinline]] void release() noexcept {
-    if (--block_->shares == 0) hand_in(block_);
-  }
+  void release() noexcept;
   /// Its pool may lend it again.
   static void hand_in(Block* block) noexcept {
     Block*& first = block->owner->free[block->size_class];
@@ -156,15 +152,7 @@ class Pool {
       std::swap(blocks_, other.blocks_);
       return *this;
     }
-    ~Kept() {
-      for (Block* block : blocks_) {
-        while (block != nullptr) {
-          Block* const next = block->next;
-          Buffer::hand_in(block);
-          block = next;
-        }
-      }
-    }
+    ~Kept();
 
    private:
     friend class Pool;
@@ -194,12 +182,7 @@ class Pool {
 
   static constexpr std::size_t smallest_shift = 6;
 
-  static std::size_t lent(const Store& store) noexcept {
-    std::size_t bytes = store.reserved;
-    for (const Block* block : store.free)
-      for (; block != nullptr; block = block->next) bytes -= bytes_of(block->size_class);
-    return bytes;
-  }
+  static std::size_t lent(const Store& store) noexcept;
 
   /// The bytes of the blocks of a size class, see `size_class`.
   static constexpr std::size_t bytes_of(std::size_t number) {
@@ -216,52 +199,93 @@ class Pool {
     return {(shift - smallest_shift) * 4 + quarters - 4, quarters * quarter};
   }
 
-  [[gnu::noinline]] static Buffer take_from(Store& store, std::size_t bytes) {
-    const SizeClass size = size_class(bytes);
-    Block* block = size.number < store.free.size() ? store.free[size.number] : nullptr;
-    if (block != nullptr) {
-      store.free[size.number] = block->next;
-    } else {
-      block = allocate(store, size, bytes);
-    }
-    block->shares = 1;
-    return Buffer(block);
-  }
+  static Buffer take_from(Store& store, std::size_t bytes);
 
-  static Block* allocate(Store& store, const SizeClass& size, std::size_t asked) {
-    const bool countable = size.bytes >= asked && size.number < store.free.size();
-    void* bytes = countable ? store.source->allocate(size.bytes) : nullptr;
-    if (bytes == nullptr && countable) {  // free blocks of other sizes may be what is missing
-      give_back(store);
-      bytes = store.source->allocate(size.bytes);
-    }
-    Block* const block =
-        bytes == nullptr ? nullptr : new (std::nothrow) Block{&store, size.number, bytes};
-    if (block == nullptr) {
-      if (bytes != nullptr) store.source->release(bytes);
-      throw memory_error({"no memory for ", asked, " bytes", store.source->state(),
-                          "; this rank holds ", store.reserved,
-                          " bytes in its pool. Use more ranks or a smaller batch"});
-    }
-    store.reserved += size.bytes;
-    return block;
-  }
+  static Block* allocate(Store& store, const SizeClass& size, std::size_t asked);
 
   /// All free blocks, to the source.
-  [[gnu::noinline]] static void give_back(Store& store) noexcept {
-    store.reserved = lent(store);
-    for (Block*& first : store.free) {
-      while (first != nullptr) {
-        Block* const next = first->next;
-        store.source->release(first->bytes);
-        delete first;
-        first = next;
-      }
-    }
-  }
+  static void give_back(Store& store) noexcept;
 
   Store blocks_;
   Store on_host_;  // empty if blocks_ are of the host too
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+[[gnu::noinline]] SHARDWISE_INLINE void Buffer::release() noexcept {
+  if (--block_->shares == 0) hand_in(block_);
+}
+
+[[gnu::noinline]] SHARDWISE_INLINE Buffer Pool::take_from(Store& store, std::size_t bytes) {
+  const SizeClass size = size_class(bytes);
+  Block* block = size.number < store.free.size() ? store.free[size.number] : nullptr;
+  if (block != nullptr) {
+    store.free[size.number] = block->next;
+  } else {
+    block = allocate(store, size, bytes);
+  }
+  block->shares = 1;
+  return Buffer(block);
+}
+
+SHARDWISE_INLINE Buffer::Block* Pool::allocate(Store& store, const SizeClass& size,
+                                               std::size_t asked) {
+  const bool countable = size.bytes >= asked && size.number < store.free.size();
+  void* bytes = countable ? store.source->allocate(size.bytes) : nullptr;
+  if (bytes == nullptr && countable) {  // free blocks of other sizes may be what is missing
+    give_back(store);
+    bytes = store.source->allocate(size.bytes);
+  }
+  Block* const block =
+      bytes == nullptr ? nullptr : new (std::nothrow) Block{&store, size.number, bytes};
+  if (block == nullptr) {
+    if (bytes != nullptr) store.source->release(bytes);
+    throw memory_error({"no memory for ", asked, " bytes", store.source->state(),
+                        "; this rank holds ", store.reserved,
+                        " bytes in its pool. Use more ranks or a smaller batch"});
+  }
+  store.reserved += size.bytes;
+  return block;
+}
+
+[[gnu::noinline]] SHARDWISE_INLINE void Pool::give_back(Store& store) noexcept {
+  store.reserved = lent(store);
+  for (Block*& first : store.free) {
+    while (first != nullptr) {
+      Block* const next = first->next;
+      store.source->release(first->bytes);
+      delete first;
+      first = next;
+    }
+  }
+}
+
+SHARDWISE_INLINE std::size_t Pool::lent(const Store& store) noexcept {
+  std::size_t bytes = store.reserved;
+  for (const Block* block : store.free)
+    for (; block != nullptr; block = block->next) bytes -= bytes_of(block->size_class);
+  return bytes;
+}
+
+SHARDWISE_INLINE Pool::Kept::~Kept() {
+  for (Block* block : blocks_) {
+    while (block != nullptr) {
+      Block* const next = block->next;
+      Buffer::hand_in(block);
+      block = next;
+    }
+  }
+}
+
+SHARDWISE_INLINE HostMemory& host_memory() {
+  static HostMemory memory;
+  return memory;
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/sentence.hpp"
@@ -71,14 +72,7 @@ struct mesh {
 };
 
 /// "data=2,tensor=4", or "tensor=*" if that size is `rest`; axes of one rank are left out.
-inline std::string to_string(const mesh& sizes) {
-  std::string text;
-  for (const MeshAxis axis : mesh_axes)
-    if (sizes[axis] != 1)
-      detail::append(text, {text.empty() ? "" : ",", name(axis), "=",
-                            sizes[axis] == mesh::rest ? "*" : std::to_string(sizes[axis])});
-  return text.empty() ? "tensor=1" : text;
-}
+std::string to_string(const mesh& sizes);
 
 namespace detail {
 
@@ -142,11 +136,7 @@ constexpr mesh mesh::on_ranks(int ranks) const {
 using MeshOrder = std::array<MeshAxis, mesh_axes.size()>;
 
 /// "pipeline, replica, data, context, tensor".
-inline std::string to_string(const MeshOrder& order) {
-  std::string text;
-  for (const MeshAxis axis : order) detail::append(text, {text.empty() ? "" : ", ", name(axis)});
-  return text;
-}
+std::string to_string(const MeshOrder& order);
 
 /// The place of a rank along each axis of a mesh.
 struct MeshPlace {
@@ -163,13 +153,7 @@ struct MeshPlace {
 };
 
 /// "rank 1 of 2 along data, rank 0 of 4 along tensor"; axes of one rank are left out.
-inline std::string to_string(const MeshPlace& place) {
-  std::string text;
-  for (const MeshAxis axis : mesh_axes)
-    if (place[axis].size != 1)
-      detail::append(text, {text.empty() ? "" : ", ", place[axis], " along ", name(axis)});
-  return text.empty() ? to_string(Place{}) : text;
-}
+std::string to_string(const MeshPlace& place);
 
 /// The place of rank number `rank` in a mesh whose ranks are numbered in this order.
 constexpr MeshPlace place_in(const mesh& sizes, int rank, const MeshOrder& order = mesh_axes) {
@@ -195,3 +179,34 @@ constexpr int rank_at(const MeshPlace& place, const MeshOrder& order = mesh_axes
 constexpr int sample_ranks(const mesh& sizes) { return sizes.replica * sizes.data * sizes.context; }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE std::string to_string(const mesh& sizes) {
+  std::string text;
+  for (const MeshAxis axis : mesh_axes)
+    if (sizes[axis] != 1)
+      detail::append(text, {text.empty() ? "" : ",", name(axis), "=",
+                            sizes[axis] == mesh::rest ? "*" : std::to_string(sizes[axis])});
+  return text.empty() ? "tensor=1" : text;
+}
+
+SHARDWISE_INLINE std::string to_string(const MeshOrder& order) {
+  std::string text;
+  for (const MeshAxis axis : order) detail::append(text, {text.empty() ? "" : ", ", name(axis)});
+  return text;
+}
+
+SHARDWISE_INLINE std::string to_string(const MeshPlace& place) {
+  std::string text;
+  for (const MeshAxis axis : mesh_axes)
+    if (place[axis].size != 1)
+      detail::append(text, {text.empty() ? "" : ", ", place[axis], " along ", name(axis)});
+  return text.empty() ? to_string(Place{}) : text;
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

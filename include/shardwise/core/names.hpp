@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "shardwise/version.hpp"
+#include "shardwise/core/compiled.hpp"
 
 namespace shardwise {
 
@@ -40,34 +40,9 @@ constexpr std::size_t begin_of_name(std::string_view text, std::size_t end) {
   return end;
 }
 
-/// Removes the functions that declare a type, which only g++ tells: "Net" for "train(int)::Net".
-[[gnu::cold]] inline void drop_functions(std::string& text) {
-  for (const std::string_view last : {")::", ") const::", ")>::"}) {  // the third is a lambda's
-    for (std::size_t at = text.rfind(last); at != std::string::npos; at = text.rfind(last)) {
-      const std::size_t begin = begin_of_name(text, at + last.find_last_of(")>") + 1);
-      text.erase(begin, at + last.size() - begin);
-    }
-  }
-}
-
 /// The name without the namespaces of this library and its parts and without functions around it,
 /// and with the word `dynamic` for sizes that are given at run time.
-[[gnu::cold]] inline std::string readable_name(std::string_view raw) {
-  struct Replacement {
-    std::string_view what, by;
-  };
-  constexpr Replacement replacements[] = {{"shardwise::activations::", ""},
-                                          {"shardwise::", ""},
-                                          {"(anonymous namespace)::", ""},
-                                          {"{anonymous}::", ""},
-                                          {"18446744073709551615", "dynamic"}};
-  std::string text(raw);
-  for (const auto& [what, by] : replacements)
-    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what))
-      text.replace(at, what.size(), by);
-  drop_functions(text);
-  return text;
-}
+[[gnu::cold]] std::string readable_name(std::string_view raw);
 
 }  // namespace detail
 
@@ -85,3 +60,38 @@ std::string name_of() {
 }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+/// Removes the functions that declare a type, which only g++ tells: "Net" for "train(int)::Net".
+inline void drop_functions(std::string& text) {
+  for (const std::string_view last : {")::", ") const::", ")>::"}) {  // the third is a lambda's
+    for (std::size_t at = text.rfind(last); at != std::string::npos; at = text.rfind(last)) {
+      const std::size_t begin = begin_of_name(text, at + last.find_last_of(")>") + 1);
+      text.erase(begin, at + last.size() - begin);
+    }
+  }
+}
+
+SHARDWISE_INLINE std::string readable_name(std::string_view raw) {
+  struct Replacement {
+    std::string_view what, by;
+  };
+  constexpr Replacement replacements[] = {{"shardwise::activations::", ""},
+                                          {"shardwise::", ""},
+                                          {"(anonymous namespace)::", ""},
+                                          {"{anonymous}::", ""},
+                                          {"18446744073709551615", "dynamic"}};
+  std::string text(raw);
+  for (const auto& [what, by] : replacements)
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what))
+      text.replace(at, what.size(), by);
+  drop_functions(text);
+  return text;
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

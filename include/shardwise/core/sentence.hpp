@@ -8,7 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "shardwise/version.hpp"
+#include "shardwise/core/compiled.hpp"
 
 namespace shardwise::detail {
 
@@ -50,13 +50,7 @@ class Piece {
   requires(!Whole<T>) Piece(const T& value)
   noexcept : what_{.object = &value}, add_(add_value<T>) {}
 
-  void add_to(std::string& text) const {
-    if (add_ == nullptr) {
-      text += static_cast<const char*>(what_.object);
-    } else {
-      add_(text, what_);
-    }
-  }
+  void add_to(std::string& text) const;
 
  private:
   union What {
@@ -65,12 +59,8 @@ class Piece {
     unsigned long long natural;
   };
 
-  [[gnu::cold]] static void add_number(std::string& text, What what) {
-    text += std::to_string(what.number);
-  }
-  [[gnu::cold]] static void add_natural(std::string& text, What what) {
-    text += std::to_string(what.natural);
-  }
+  [[gnu::cold]] static void add_number(std::string& text, What what);
+  [[gnu::cold]] static void add_natural(std::string& text, What what);
 
   template <class T>
   [[gnu::cold]] static void add_value(std::string& text, What what) {
@@ -93,26 +83,57 @@ class Piece {
 };
 
 /// `append(text, {" of ", size})` adds " of 4" to the text.
-[[gnu::noinline, gnu::cold]] inline void append(std::string& text,
-                                                std::initializer_list<Piece> pieces) {
-  for (const Piece& piece : pieces) piece.add_to(text);
-}
+[[gnu::cold]] void append(std::string& text, std::initializer_list<Piece> pieces);
 
 /// `sentence({"rank ", 2, " of ", size})` is "rank 2 of 4". Never inlined: with string
 /// concatenation at every place that can throw, errors would cost more compile time than the work
 /// itself.
-[[gnu::noinline, gnu::cold]] inline std::string sentence(std::initializer_list<Piece> pieces) {
+[[gnu::cold]] std::string sentence(std::initializer_list<Piece> pieces);
+
+/// The same; if there is no memory for it, `instead`, which has at most 15 characters.
+[[gnu::cold]] std::string sentence_or(std::initializer_list<Piece> pieces,
+                                      const char* instead) noexcept;
+
+}  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void Piece::add_to(std::string& text) const {
+  if (add_ == nullptr) {
+    text += static_cast<const char*>(what_.object);
+  } else {
+    add_(text, what_);
+  }
+}
+
+SHARDWISE_INLINE void Piece::add_number(std::string& text, What what) {
+  text += std::to_string(what.number);
+}
+
+SHARDWISE_INLINE void Piece::add_natural(std::string& text, What what) {
+  text += std::to_string(what.natural);
+}
+
+[[gnu::noinline]] SHARDWISE_INLINE void append(std::string& text,
+                                               std::initializer_list<Piece> pieces) {
+  for (const Piece& piece : pieces) piece.add_to(text);
+}
+
+[[gnu::noinline]] SHARDWISE_INLINE std::string sentence(std::initializer_list<Piece> pieces) {
   std::string text;
   append(text, pieces);
   return text;
 }
 
-/// The same; if there is no memory for it, `instead`, which has at most 15 characters.
-[[gnu::noinline, gnu::cold]] inline std::string sentence_or(std::initializer_list<Piece> pieces,
-                                                            const char* instead) noexcept try {
+[[gnu::noinline]] SHARDWISE_INLINE std::string sentence_or(std::initializer_list<Piece> pieces,
+                                                           const char* instead) noexcept try {
   return sentence(pieces);
 } catch (...) {
   return instead;
 }
 
 }  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise {
@@ -157,16 +158,7 @@ class Shape {
 
 /// "[batch 64, feature 32*49]": units, and the grain if it is not 1; "?" for `dynamic`. Readers are
 /// printed if they are not 1: "[batch 64, feature 2*16 read by 4]".
-[[gnu::cold]] inline std::string to_string(const Shape& shape) {
-  std::string text = "[";
-  for (const Dim& dim : shape) {
-    detail::append(text, {text.size() > 1 ? ", " : "", name(dim.axis), " "});
-    text += dim.known() ? std::to_string(dim.units) : "?";
-    if (dim.grain != 1) detail::append(text, {"*", dim.grain});
-    if (dim.readers != 1) detail::append(text, {" read by ", dim.readers});
-  }
-  return detail::sentence({text, "]"});
-}
+[[gnu::cold]] std::string to_string(const Shape& shape);
 
 /// A shape as a type, for tensors whose extents the compiler knows: `Extents<Dim{Axis::batch, 32},
 /// Dim{Axis::feature, 608}>`. An extent may be `dynamic`; `Extents<>` leaves even the rank open.
@@ -194,3 +186,22 @@ struct Extents {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE std::string to_string(const Shape& shape) {
+  std::string text = "[";
+  for (const Dim& dim : shape) {
+    detail::append(text, {text.size() > 1 ? ", " : "", name(dim.axis), " "});
+    text += dim.known() ? std::to_string(dim.units) : "?";
+    if (dim.grain != 1) detail::append(text, {"*", dim.grain});
+    if (dim.readers != 1) detail::append(text, {" read by ", dim.readers});
+  }
+  return detail::sentence({text, "]"});
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

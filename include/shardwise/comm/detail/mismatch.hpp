@@ -1,22 +1,17 @@
 #pragma once
 // Which ranks made different calls, and the text of the error about them.
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
-#include <type_traits>
-#include <utility>
 
 #include "shardwise/comm/call.hpp"
-#include "shardwise/comm/detail/ranks_text.hpp"
 #include "shardwise/comm/given_options.hpp"
 #include "shardwise/comm/mark.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/sentence.hpp"
 
@@ -30,19 +25,11 @@ struct CallText {
   OptionsText options{};          ///< that the rank was given
 
   CallText() = default;
-  explicit CallText(const Call& made) : mark(made.mark) {
-    put(text_without_mark(made), call);
-    put(place_in_model(mark), place);
-    if (mark.given.all_options != nullptr) options = OptionsText(*mark.given.all_options);
-  }
+  explicit CallText(const Call& made);
 
   /// What a rank left out that is ahead of this call: "0/3: RowParallelLinear, backward"; outside
   /// of layers the call itself.
-  std::string what() const {
-    if (mark.depth > 0) return place.data();
-    const bool is_of_model = place[0] != '\0';
-    return sentence({call.data(), is_of_model ? " of " : "", place.data()});
-  }
+  std::string what() const;
 
  private:
   template <std::size_t Room>
@@ -72,6 +59,57 @@ class Relation {
   bool (*call_)(const void*, const T&, const T&);
 };
 
+/// The ranks 0 to ranks - 1 in groups of equal ones, in the order of their first members.
+[[gnu::cold]] GrowingList<SomeRanks> groups_of_equal(std::size_t ranks,
+                                                     Relation<std::size_t> equal);
+
+/// "clip_norm is 1 on ranks 0, 2, and 0.5 on rank 1": of the options of each of `ranks` those that
+/// differ; empty if there are none. "other ones" for values that differ where they are not shown.
+[[gnu::cold]] std::string text_of_unlike(const GrowingList<const OptionsText*>& all,
+                                         std::span<const int> ranks);
+
+/// The text of a Mismatch; `calls` has the CallText of each rank. Empty if there is no memory.
+std::string describe_mismatch(std::uint64_t number, std::span<const int> ranks,
+                              const CallText* calls, Relation<std::size_t> agree) noexcept;
+
+/// Whether `receive` expects the message of `sent`.
+inline bool is_same_message(const Call& sent, const Call& receive) {
+  return sent.dtype == receive.dtype && sent.elements == receive.elements &&
+         sent.tag == receive.tag && sent.mark.step == receive.mark.step &&
+         sent.mark.batch == receive.mark.batch;
+}
+
+/// The text about a message that its receiver does not expect. The ranks are world ranks.
+std::string describe_message_mismatch(int sender, const Call& sent, int receiver,
+                                      const Call& receive);
+
+/// A block of an all_to_all whose size is not the same for its sender and its receiver.
+struct BlockMismatch {
+  std::size_t from, to, sent, received;
+};
+
+/// The text about it; name(rank) is the number by which the text names a rank.
+template <class Name>
+std::string describe_block_mismatch(const BlockMismatch& block, Name name) {
+  return sentence({"ranks disagree in all_to_all: rank ", name(block.from), " sends ", block.sent,
+                   " elements to rank ", name(block.to), ", which called it to receive ",
+                   block.received, " from there; the two counts must be the same"});
+}
+
+}  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/comm/detail/ranks_text.hpp"
+
+namespace shardwise::detail {
+
 /// Sorts a few things, and keeps equal ones in order. Every program compiles this, and
 /// std::stable_sort takes the compiler much longer.
 template <class T>
@@ -81,64 +119,49 @@ template <class T>
       std::swap(things[j], things[j - 1]);
 }
 
-/// The ranks 0 to ranks - 1 in groups of equal ones, in the order of their first members.
-[[gnu::cold]] inline GrowingList<SomeRanks> groups_of_equal(std::size_t ranks,
-                                                            Relation<std::size_t> equal) {
-  GrowingList<SomeRanks> groups;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    std::size_t g = 0;
-    while (g < groups.size() && !equal(groups[g][0], r)) ++g;
-    if (g == groups.size()) groups.add({});
-    groups[g].add(r);
-  }
-  return groups;
-}
-
 /// The value of an option; "not given" if there is none of this name, "too long to show" if it may
 /// have been cut off.
 [[gnu::cold]] inline std::string_view value_of_option(const OptionsText& options,
                                                       std::string_view name) {
   std::string_view lines = options.lines.data();
-  const bool is_whole = lines.size() + 1 < options.lines.size();
   for (std::size_t end = lines.find('\n'); end != lines.npos; end = lines.find('\n')) {
     if (lines.starts_with(name) && lines[name.size()] == ' ')
       return lines.substr(name.size() + 1, end - name.size() - 1);
     lines.remove_prefix(end + 1);
   }
-  return is_whole ? "not given" : "too long to show";
+  return options.is_whole ? "not given" : "too long to show";
 }
 
-/// "clip_norm is 1 on ranks 0, 2, and 0.5 on rank 1": of the options of each of `ranks` those that
-/// differ; empty if there are none. "others" for values that differ only where they are not shown.
-[[gnu::cold]] inline std::string text_of_unlike(const GrowingList<const OptionsText*>& all,
+///@{
+/// What of a value is shown, and what ranks compare: that is behind a tab, if there is one.
+inline std::string_view shown_part(std::string_view value) {
+  return value.substr(0, value.find('\t'));
+}
+inline std::string_view compared_part(std::string_view value) {
+  return value.substr(value.find('\t') + 1);
+}
+///@}
+
+/// "clip_norm is 1 on ranks 0, 2, and 0.5 on rank 1"; empty if it does not differ.
+[[gnu::cold]] inline std::string text_of_unlike(std::string_view name,
+                                                const GrowingList<const OptionsText*>& all,
                                                 std::span<const int> ranks) {
-  std::string text;
-  for (const OptionsText* const one : all) {
-    std::string_view lines = one->lines.data();
-    for (std::size_t end = lines.find('\n'); end != lines.npos; end = lines.find('\n')) {
-      const std::string_view name = lines.substr(0, lines.find(' '));
-      lines.remove_prefix(end + 1);
-      const auto groups = groups_of_equal(all.size(), [&](std::size_t q, std::size_t r) {
-        return value_of_option(*all[q], name) == value_of_option(*all[r], name);
-      });
-      const std::string begin = sentence({"; ", name, " is "});
-      if (groups.size() < 2 || text.find(begin) != text.npos) continue;
-      text += begin;
-      const auto shown = [&](const SomeRanks& group) {
-        const std::string_view value = value_of_option(*all[group[0]], name);
-        return value.substr(0, value.find('\t'));
-      };
-      for (std::size_t g = 0; g < groups.size(); ++g) {
-        GrowingList<int> of_world;
-        for (const std::size_t rank : groups[g]) of_world.add(ranks[rank]);
-        const std::string_view value = shown(groups[g]);
-        append(text, {g == 0 ? "" : ", and ",
-                      g > 0 && value == shown(groups[0]) ? std::string_view("others") : value,
-                      " on ", ranks_text(of_world)});
-      }
-    }
+  const auto value = [&](std::size_t r) { return value_of_option(*all[r], name); };
+  const auto groups = groups_of_equal(all.size(), [&](std::size_t q, std::size_t r) {
+    return compared_part(value(q)) == compared_part(value(r));
+  });
+  if (groups.size() < 2) return {};
+  std::string text = sentence({name, " is "});
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    GrowingList<int> of_world;
+    for (const std::size_t rank : groups[g]) of_world.add(ranks[rank]);
+    const std::string_view shown = shown_part(value(groups[g][0]));
+    bool is_new = true;
+    for (std::size_t h = 0; h < g; ++h) is_new &= shown_part(value(groups[h][0])) != shown;
+    append(text, {g == 0 ? "" : ", and ", is_new ? shown : std::string_view("other ones"), " on ",
+                  ranks_text(of_world)});
   }
-  return text.empty() ? text : text.substr(2);
+  return text;
 }
 
 /// The calls of all ranks of a group in collective `number`, of which some differ, and the text of
@@ -352,73 +375,60 @@ class Mismatch {
   const CallText* calls_;  // of each of them
 };
 
-/// The text of a Mismatch; `calls` has the CallText of each rank. Empty if there is no memory.
-inline std::string describe_mismatch(std::uint64_t number, std::span<const int> ranks,
-                                     const CallText* calls, Relation<std::size_t> agree) noexcept
-    try {
+SHARDWISE_INLINE CallText::CallText(const Call& made) : mark(made.mark) {
+  put(text_without_mark(made), call);
+  put(place_in_model(mark), place);
+  if (mark.given.all_options != nullptr) options = OptionsText(*mark.given.all_options);
+}
+
+SHARDWISE_INLINE std::string CallText::what() const {
+  if (mark.depth > 0) return place.data();
+  const bool is_of_model = place[0] != '\0';
+  return sentence({call.data(), is_of_model ? " of " : "", place.data()});
+}
+
+SHARDWISE_INLINE GrowingList<SomeRanks> groups_of_equal(std::size_t ranks,
+                                                        Relation<std::size_t> equal) {
+  GrowingList<SomeRanks> groups;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    std::size_t g = 0;
+    while (g < groups.size() && !equal(groups[g][0], r)) ++g;
+    if (g == groups.size()) groups.add({});
+    groups[g].add(r);
+  }
+  return groups;
+}
+
+SHARDWISE_INLINE std::string text_of_unlike(const GrowingList<const OptionsText*>& all,
+                                            std::span<const int> ranks) {
+  std::string text;
+  for (const OptionsText* const one : all) {
+    std::string_view lines = one->lines.data();
+    for (std::size_t end = lines.find('\n'); end != lines.npos; end = lines.find('\n')) {
+      const std::string_view name = lines.substr(0, lines.find(' '));
+      lines.remove_prefix(end + 1);
+      const std::string unlike = text_of_unlike(name, all, ranks);
+      if (unlike.empty() || text.find(sentence({"; ", name, " is "})) != text.npos) continue;
+      append(text, {"; ", unlike});
+    }
+  }
+  return text.empty() ? text : text.substr(2);
+}
+
+SHARDWISE_INLINE std::string describe_mismatch(std::uint64_t number, std::span<const int> ranks,
+                                               const CallText* calls,
+                                               Relation<std::size_t> agree) noexcept try {
   return Mismatch(number, ranks, calls).text(agree);
 } catch (...) {
   return {};
 }
 
-/// Whether `receive` expects the message of `sent`.
-inline bool is_same_message(const Call& sent, const Call& receive) {
-  return sent.dtype == receive.dtype && sent.elements == receive.elements &&
-         sent.tag == receive.tag && sent.mark.step == receive.mark.step &&
-         sent.mark.batch == receive.mark.batch;
-}
-
-/// What an error about a message says at its end.
-inline constexpr const char* message_advice =
-    "; dtype, elements, tag and step of a message must be the same on both sides";
-
-/// The text about a message that its receiver does not expect. The ranks are world ranks.
-inline std::string describe_message_mismatch(int sender, const Call& sent, int receiver,
-                                             const Call& receive) {
+SHARDWISE_INLINE std::string describe_message_mismatch(int sender, const Call& sent, int receiver,
+                                                       const Call& receive) {
   return sentence({"rank ", sender, " called ", sent, ", rank ", receiver, " called ", receive,
-                   message_advice});
-}
-
-/// A block of an all_to_all whose size is not the same for its sender and its receiver.
-struct BlockMismatch {
-  std::size_t from, to, sent, received;
-};
-
-/// Of the blocks that rank `to` expects from each rank, the first that is sent with another size,
-/// if there is one.
-inline std::optional<BlockMismatch> first_block_mismatch(
-    std::size_t to, std::span<const std::size_t> sent,
-    std::span<const std::size_t> expected) noexcept {
-  for (std::size_t from = 0; from < sent.size(); ++from)
-    if (sent[from] != expected[from]) return BlockMismatch{from, to, sent[from], expected[from]};
-  return {};
-}
-
-/// The first of all, by sender and receiver, of what each receiver has found.
-inline std::optional<BlockMismatch> first_block_mismatch(
-    std::span<const std::optional<BlockMismatch>> found) noexcept {
-  std::optional<BlockMismatch> first;
-  for (const std::optional<BlockMismatch>& one : found)
-    if (one && (!first || one->from < first->from)) first = one;
-  return first;
-}
-
-/// The same of the calls of all ranks, each with its counts `sent` and `received`.
-template <class AllToAll>
-std::optional<BlockMismatch> first_block_mismatch(std::span<const AllToAll* const> all) noexcept {
-  for (std::size_t from = 0; from < all.size(); ++from)
-    for (std::size_t to = 0; to < all.size(); ++to)
-      if (all[from]->sent[to] != all[to]->received[from])
-        return BlockMismatch{from, to, all[from]->sent[to], all[to]->received[from]};
-  return {};
-}
-
-/// The text about it; name(rank) is the number by which the text names a rank.
-template <class Name>
-std::string describe_block_mismatch(const BlockMismatch& block, Name name) {
-  return sentence({"ranks disagree in all_to_all: rank ", name(block.from), " sends ", block.sent,
-                   " elements to rank ", name(block.to), ", which called it to receive ",
-                   block.received, " from there; the two counts must be the same"});
+                   "; dtype, elements, tag and step of a message must be the same on both sides"});
 }
 
 }  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

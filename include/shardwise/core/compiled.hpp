@@ -1,0 +1,36 @@
+#pragma once
+// Where functions that are no templates get their code: in each program that includes their header,
+// or once, in compiled.cpp, for programs that are compiled with SHARDWISE_COMPILED.
+//
+// A header declares such functions, and defines them at its end, in `#ifdef SHARDWISE_INLINE`. What
+// runs for each element, or in each call of a layer, is inline in both.
+
+#include "shardwise/version.hpp"
+
+#ifndef SHARDWISE_COMPILED
+/// Stands before such a definition.
+#define SHARDWISE_INLINE inline
+#else
+
+// The linker refuses a program of another version, or with flags that change types: what it asks
+// for has another name than what compiled.cpp defines.
+#ifdef _GLIBCXX_DEBUG
+#define SHARDWISE_CONTAINERS debug_containers
+#else
+#define SHARDWISE_CONTAINERS usual_containers
+#endif
+#define SHARDWISE_NAME(major, minor, patch, standard, containers) \
+  version_##major##_##minor##_##patch##_standard_##standard##_##containers
+#define SHARDWISE_EXPANDED(name, ...) name(__VA_ARGS__)
+#define SHARDWISE_BUILT_AS                                                             \
+  SHARDWISE_EXPANDED(SHARDWISE_NAME, SHARDWISE_VERSION_MAJOR, SHARDWISE_VERSION_MINOR, \
+                     SHARDWISE_VERSION_PATCH, __cplusplus, SHARDWISE_CONTAINERS)
+
+namespace shardwise::compiled_must_be_built_as {
+
+extern const char SHARDWISE_BUILT_AS;
+[[gnu::used]] static const char* const asked = &SHARDWISE_BUILT_AS;
+
+}  // namespace shardwise::compiled_must_be_built_as
+
+#endif
