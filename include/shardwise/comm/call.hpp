@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "shardwise/comm/mark.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/sentence.hpp"
 
@@ -103,7 +104,21 @@ struct Call {
 namespace detail {
 
 /// For example "all_reduce(sum, float32, 640 elements)", "barrier()".
-[[gnu::cold]] inline std::string text_without_mark(const Call& call) {
+[[gnu::cold]] std::string text_without_mark(const Call& call);
+
+}  // namespace detail
+
+/// For example "barrier()", "barrier() at step 12", or "all_reduce(sum, float32, 640 elements) at
+/// step 12, 0/3: RowParallelLinear, backward".
+std::string to_string(const Call& call);
+
+}  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE std::string text_without_mark(const Call& call) {
   if (call.operation == Operation::barrier || call.operation == Operation::split ||
       call.operation == Operation::recorded)
     return sentence({name(call.operation), "()"});
@@ -123,13 +138,15 @@ namespace detail {
   return sentence({text, ")"});
 }
 
-}  // namespace detail
+}  // namespace shardwise::detail
 
-/// For example "barrier()", "barrier() at step 12", or "all_reduce(sum, float32, 640 elements) at
-/// step 12, 0/3: RowParallelLinear, backward".
-inline std::string to_string(const Call& call) {
+namespace shardwise {
+
+SHARDWISE_INLINE std::string to_string(const Call& call) {
   const std::string mark = to_string(call.mark);
   return detail::sentence({detail::text_without_mark(call), mark.empty() ? "" : " at ", mark});
 }
 
 }  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/sentence.hpp"
 
 namespace shardwise::detail {
@@ -79,16 +80,7 @@ class GivenOptions {
   constexpr std::uint32_t hash() const { return hash_; }
 
   /// A line for each: "clip_norm 1\n". Behind a tab is what to compare in place of what is shown.
-  [[gnu::cold]] std::string lines() const {
-    std::string text;
-    for (std::size_t i = 0; i < count_; ++i) {
-      if (options_[i].loss != no_loss) append(text, {"losses[", options_[i].loss, "]."});
-      append(text, {options_[i].name, " "});
-      append_value(text, options_[i]);
-      text += '\n';
-    }
-    return text;
-  }
+  [[gnu::cold]] std::string lines() const;
 
  private:
   static constexpr std::size_t most_shown = 10;
@@ -105,21 +97,7 @@ class GivenOptions {
     std::size_t loss = no_loss;
   };
 
-  [[gnu::cold]] void append_value(std::string& text, const Option& option) const {
-    if (!option.word.empty()) {
-      text += option.word;
-    } else if (option.kind == Kind::number) {
-      append(text, {option.value});
-    } else if (option.kind == Kind::list) {
-      text += '{';
-      for (std::size_t k = 0; k < option.whole; ++k)
-        append(text, {k == 0 ? "" : ", ", numbers_[option.first + k]});
-      append(text, {"}\t", option.value});
-    } else {
-      append(text, {option.whole});
-      if (option.kind == Kind::long_list) append(text, {" numbers\t", option.value});
-    }
-  }
+  [[gnu::cold]] void append_value(std::string& text, const Option& option) const;
 
   constexpr void add(Option option) {
     option.loss = loss_;
@@ -145,12 +123,8 @@ struct OptionsText {
   bool is_whole = true;           ///< whether these are all
 
   OptionsText() = default;
-  OptionsText(std::string_view all, bool are_more)
-      : is_whole(all.size() < lines.size() && !are_more) {
-    all.copy(lines.data(), lines.size() - 1);
-  }
-  explicit OptionsText(const GivenOptions& options)
-      : OptionsText(options.lines(), options.are_more()) {}
+  OptionsText(std::string_view all, bool are_more);
+  explicit OptionsText(const GivenOptions& options);
 };
 
 /// Adds what `of` tells by `visit_options(f)`, which calls f(name, value) for each of its options.
@@ -161,3 +135,46 @@ void add_options([[maybe_unused]] GivenOptions& to, [[maybe_unused]] const T& of
 }
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE std::string GivenOptions::lines() const {
+  std::string text;
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (options_[i].loss != no_loss) append(text, {"losses[", options_[i].loss, "]."});
+    append(text, {options_[i].name, " "});
+    append_value(text, options_[i]);
+    text += '\n';
+  }
+  return text;
+}
+
+SHARDWISE_INLINE void GivenOptions::append_value(std::string& text, const Option& option) const {
+  if (!option.word.empty()) {
+    text += option.word;
+  } else if (option.kind == Kind::number) {
+    append(text, {option.value});
+  } else if (option.kind == Kind::list) {
+    text += '{';
+    for (std::size_t k = 0; k < option.whole; ++k)
+      append(text, {k == 0 ? "" : ", ", numbers_[option.first + k]});
+    append(text, {"}\t", option.value});
+  } else {
+    append(text, {option.whole});
+    if (option.kind == Kind::long_list) append(text, {" numbers\t", option.value});
+  }
+}
+
+SHARDWISE_INLINE OptionsText::OptionsText(std::string_view all, bool are_more)
+    : is_whole(all.size() < lines.size() && !are_more) {
+  all.copy(lines.data(), lines.size() - 1);
+}
+
+SHARDWISE_INLINE OptionsText::OptionsText(const GivenOptions& options)
+    : OptionsText(options.lines(), options.are_more()) {}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

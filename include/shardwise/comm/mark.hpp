@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "shardwise/comm/given_options.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/sentence.hpp"
 
 namespace shardwise {
@@ -68,22 +69,10 @@ inline constinit thread_local std::uint32_t last_step = 0;
 /// a program that enter a phase or a part.
 class MarkedPhase {
  public:
-  [[gnu::noinline]] MarkedPhase(std::uint32_t step, std::uint16_t batch, Phase phase,
-                                const GivenAlike& given)
-      : before_(current_mark) {
-    Mark& mark = current_mark;
-    if (!mark.is_callers) mark.step = step;
-    if (phase != Phase::evaluate) last_step = mark.step;
-    mark.batch = batch;
-    mark.phase = phase;
-    mark.depth = 0;
-    mark.path_digest = 0;
-    mark.part = nullptr;
-    mark.given = given;
-  }
+  MarkedPhase(std::uint32_t step, std::uint16_t batch, Phase phase, const GivenAlike& given);
   MarkedPhase(const MarkedPhase&) = delete;
   MarkedPhase& operator=(const MarkedPhase&) = delete;
-  [[gnu::noinline]] ~MarkedPhase() { current_mark = before_; }
+  ~MarkedPhase();
 
  private:
   Mark before_;
@@ -106,21 +95,10 @@ class MarkedGiven {
 /// While it lives, calls of this thread have the mark of part `number` of a composition.
 class MarkedPart {
  public:
-  [[gnu::noinline]] MarkedPart(std::size_t number, std::string (*name)())
-      : digest_before_(current_mark.path_digest), part_before_(current_mark.part) {
-    Mark& mark = current_mark;
-    if (mark.depth < Mark::most_numbers) mark.path[mark.depth] = static_cast<std::uint16_t>(number);
-    ++mark.depth;
-    mark.path_digest = mixed(mark.path_digest, static_cast<std::uint32_t>(number));
-    mark.part = name;
-  }
+  MarkedPart(std::size_t number, std::string (*name)());
   MarkedPart(const MarkedPart&) = delete;
   MarkedPart& operator=(const MarkedPart&) = delete;
-  [[gnu::noinline]] ~MarkedPart() {
-    --current_mark.depth;
-    current_mark.path_digest = digest_before_;
-    current_mark.part = part_before_;
-  }
+  ~MarkedPart();
 
  private:
   std::uint32_t digest_before_;
@@ -128,31 +106,15 @@ class MarkedPart {
 };
 
 /// "batch 1"; after the last batch of a step the phase, "settle".
-inline std::string batch_or_phase(const Mark& mark) {
-  return mark.phase < Phase::settle ? sentence({"batch ", mark.batch})
-                                    : std::string(name(mark.phase));
-}
+std::string batch_or_phase(const Mark& mark);
 
 /// The place in the model: "0/3: RowParallelLinear, backward"; empty outside of models.
-[[gnu::cold]] inline std::string place_in_model(const Mark& mark) {
-  std::string text;
-  for (std::size_t i = 0; i < mark.numbers(); ++i) append(text, {i == 0 ? "" : "/", mark.path[i]});
-  if (mark.depth > Mark::most_numbers) text += "/...";
-  if (mark.part != nullptr) append(text, {text.empty() ? "" : ": ", mark.part(), ", "});
-  return text.append(name(mark.phase));
-}
+[[gnu::cold]] std::string place_in_model(const Mark& mark);
 
 }  // namespace detail
 
 /// "step 12, 0/3: RowParallelLinear, backward"; empty for calls without a mark.
-inline std::string to_string(const Mark& mark) {
-  std::string place = detail::place_in_model(mark);
-  if (mark.step == 0) return place;
-  const bool in_later_batch = mark.batch > 0 && mark.phase < Phase::settle;
-  return detail::sentence({"step ", mark.step, in_later_batch ? ", batch " : "",
-                           in_later_batch ? std::to_string(mark.batch) : "",
-                           place.empty() ? "" : ", ", place});
-}
+std::string to_string(const Mark& mark);
 
 /// Marks the calls that this thread makes from now on as calls of step `number` of the caller's own
 /// count, those of models too. Then ranks whose next calls are equal, but in different steps, get a
@@ -174,3 +136,68 @@ inline void mark_step(std::uint64_t number) noexcept {
 }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+[[gnu::noinline]] SHARDWISE_INLINE MarkedPhase::MarkedPhase(std::uint32_t step, std::uint16_t batch,
+                                                            Phase phase, const GivenAlike& given)
+    : before_(current_mark) {
+  Mark& mark = current_mark;
+  if (!mark.is_callers) mark.step = step;
+  if (phase != Phase::evaluate) last_step = mark.step;
+  mark.batch = batch;
+  mark.phase = phase;
+  mark.depth = 0;
+  mark.path_digest = 0;
+  mark.part = nullptr;
+  mark.given = given;
+}
+
+[[gnu::noinline]] SHARDWISE_INLINE MarkedPhase::~MarkedPhase() { current_mark = before_; }
+
+[[gnu::noinline]] SHARDWISE_INLINE MarkedPart::MarkedPart(std::size_t number, std::string (*name)())
+    : digest_before_(current_mark.path_digest), part_before_(current_mark.part) {
+  Mark& mark = current_mark;
+  if (mark.depth < Mark::most_numbers) mark.path[mark.depth] = static_cast<std::uint16_t>(number);
+  ++mark.depth;
+  mark.path_digest = mixed(mark.path_digest, static_cast<std::uint32_t>(number));
+  mark.part = name;
+}
+
+[[gnu::noinline]] SHARDWISE_INLINE MarkedPart::~MarkedPart() {
+  --current_mark.depth;
+  current_mark.path_digest = digest_before_;
+  current_mark.part = part_before_;
+}
+
+SHARDWISE_INLINE std::string batch_or_phase(const Mark& mark) {
+  return mark.phase < Phase::settle ? sentence({"batch ", mark.batch})
+                                    : std::string(name(mark.phase));
+}
+
+SHARDWISE_INLINE std::string place_in_model(const Mark& mark) {
+  std::string text;
+  for (std::size_t i = 0; i < mark.numbers(); ++i) append(text, {i == 0 ? "" : "/", mark.path[i]});
+  if (mark.depth > Mark::most_numbers) text += "/...";
+  if (mark.part != nullptr) append(text, {text.empty() ? "" : ": ", mark.part(), ", "});
+  return text.append(name(mark.phase));
+}
+
+}  // namespace shardwise::detail
+
+namespace shardwise {
+
+SHARDWISE_INLINE std::string to_string(const Mark& mark) {
+  std::string place = detail::place_in_model(mark);
+  if (mark.step == 0) return place;
+  const bool in_later_batch = mark.batch > 0 && mark.phase < Phase::settle;
+  return detail::sentence({"step ", mark.step, in_later_batch ? ", batch " : "",
+                           in_later_batch ? std::to_string(mark.batch) : "",
+                           place.empty() ? "" : ", ", place});
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "shardwise/comm/communicator.hpp"
-#include "shardwise/comm/detail/agreed.hpp"
 #include "shardwise/comm/gathered.hpp"
-#include "shardwise/core/error.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/sentence.hpp"
 
@@ -40,24 +39,12 @@ struct GivenMesh {
 };
 
 /// throws  argument_error unless `order` names each axis once
-inline void check_order(const MeshOrder& order) {
-  for (const MeshAxis axis : mesh_axes) {
-    bool is_named = false;
-    for (const MeshAxis named : order) is_named |= named == axis;
-    if (!is_named)
-      throw argument_error({"mesh: the order of ranks is ", order, "; it leaves out ", name(axis),
-                            ", and must name each axis once"});
-  }
-}
+void check_order(const MeshOrder& order);
 
 /// The mesh of all ranks, of which `all` has that of each.
 /// throws  the same on all ranks: collective_error if they differ, argument_error if the order does
 ///         not name each axis once, or if the sizes do not fit the number of ranks
-inline mesh agreed_mesh(const std::vector<GivenMesh>& all) {
-  require_agreed(all, "the mesh");
-  check_order(all[0].order);
-  return all[0].sizes.on_ranks(static_cast<int>(all.size()));
-}
+mesh agreed_mesh(const std::vector<GivenMesh>& all);
 
 }  // namespace detail
 
@@ -145,3 +132,30 @@ class MeshRanks : public C {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+#include "shardwise/comm/detail/agreed.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void check_order(const MeshOrder& order) {
+  for (const MeshAxis axis : mesh_axes) {
+    bool is_named = false;
+    for (const MeshAxis named : order) is_named |= named == axis;
+    if (!is_named)
+      throw argument_error({"mesh: the order of ranks is ", order, "; it leaves out ", name(axis),
+                            ", and must name each axis once"});
+  }
+}
+
+SHARDWISE_INLINE mesh agreed_mesh(const std::vector<GivenMesh>& all) {
+  require_agreed(all, "the mesh");
+  check_order(all[0].order);
+  return all[0].sizes.on_ranks(static_cast<int>(all.size()));
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

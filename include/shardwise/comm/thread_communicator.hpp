@@ -4,25 +4,22 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/detail/checks.hpp"
 #include "shardwise/comm/detail/mismatch.hpp"
-#include "shardwise/comm/detail/split.hpp"
 #include "shardwise/comm/detail/thread_group.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/ordered_sum.hpp"
 #include "shardwise/comm/reads_peers.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
-#include "shardwise/core/fixed_list.hpp"
 
 namespace shardwise {
 
@@ -223,8 +220,22 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
   int rank_;
 };
 
+static_assert(ReadsPeers<ThreadCommunicator>);
+
+}  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+#include <cstring>
+#include <vector>
+
+#include "shardwise/comm/detail/split.hpp"
+#include "shardwise/core/fixed_list.hpp"
+
+namespace shardwise {
+
 /// Makes two exchanges: of colors and keys, and of the new groups, which their first ranks make.
-inline ThreadCommunicator ThreadCommunicator::split(int color, int key) {
+SHARDWISE_INLINE ThreadCommunicator ThreadCommunicator::split(int color, int key) {
   using Choice = detail::SplitChoice;
   const Choice mine{color, key};
   detail::FixedList<Choice> choices(index(size()));
@@ -249,6 +260,6 @@ inline ThreadCommunicator ThreadCommunicator::split(int color, int key) {
   return {std::move(made), static_cast<int>(place)};
 }
 
-static_assert(ReadsPeers<ThreadCommunicator>);
-
 }  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -7,20 +7,17 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <new>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "shardwise/comm/detail/patience.hpp"
-#include "shardwise/comm/detail/rank_failure.hpp"
 #include "shardwise/comm/detail/rank_function.hpp"
 #include "shardwise/comm/detail/thread_group.hpp"
 #include "shardwise/comm/detail/thread_world.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
 #include "shardwise/comm/timeout.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/fixed_list.hpp"
 
@@ -39,15 +36,7 @@ namespace detail {
 class Failure {
  public:
   /// Call it in a catch block, before the other ranks are told.
-  void record(int rank) noexcept {
-    try {
-      rethrow_with_rank(rank);
-    } catch (const peer_error&) {
-      keep(true);
-    } catch (...) {
-      keep(false);
-    }
-  }
+  void record(int rank) noexcept;
 
   void rethrow() const {
     if (exception_) std::rethrow_exception(exception_);
@@ -57,13 +46,7 @@ class Failure {
   int causes() const { return causes_; }
 
  private:
-  void keep(bool consequence) noexcept {
-    std::unique_lock lock(mutex_);
-    if (!consequence) ++causes_;
-    if (exception_ && (consequence || !consequence_)) return;
-    exception_ = std::current_exception();
-    consequence_ = consequence;
-  }
+  void keep(bool consequence) noexcept;
 
   std::mutex mutex_;
   std::exception_ptr exception_;
@@ -72,16 +55,9 @@ class Failure {
 };
 
 /// The group of all ranks. Each pair of ranks has a mailbox in each direction.
-inline std::shared_ptr<ThreadGroup> make_group(int ranks, Patience::Duration timeout) {
-  std::vector<int> all(static_cast<std::size_t>(ranks));
-  for (int rank = 0; rank < ranks; ++rank) all[static_cast<std::size_t>(rank)] = rank;
-  return std::make_shared<ThreadGroup>(std::make_shared<ThreadWorld>(ranks, timeout),
-                                       std::move(all));
-}
+std::shared_ptr<ThreadGroup> make_group(int ranks, Patience::Duration timeout);
 
-[[noreturn]] inline void fail_without_memory(const char* who, int ranks) {
-  throw memory_error({who, ": no memory for the buffers of ", ranks, " ranks; run fewer"});
-}
+[[noreturn]] void fail_without_memory(const char* who, int ranks);
 
 /// A caller's function without its type, so that the code below is compiled once for all types.
 struct RankProgram {
@@ -98,19 +74,7 @@ struct RankRun {
   Failure failure{};
 
   /// On the thread of this rank.
-  void run(ThreadCommunicator& communicator) noexcept {
-    const int rank = communicator.rank();
-    bool threw = false;
-    std::string why;  // told when this thread no longer holds the exception
-    try {
-      program.call(program.function, communicator);
-    } catch (...) {
-      threw = true;
-      why = reason();
-      failure.record(rank);
-    }
-    threw ? (world.*tell)(rank, why.c_str()) : world.leave(rank);
-  }
+  void run(ThreadCommunicator& communicator) noexcept;
 };
 
 /// A caller's function as such a program; it must outlive it.
@@ -127,11 +91,7 @@ class RankThreads {
   explicit RankThreads(int ranks) : threads_(static_cast<std::size_t>(ranks)) {}
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
-  ~RankThreads() {
-    decide(State::cancelled);
-    for (std::thread& thread : threads_)
-      if (thread.joinable()) thread.join();
-  }
+  ~RankThreads();
 
   /// Calls run(rank) on each; `run` must outlive them.
   template <class Run>
@@ -155,40 +115,15 @@ class RankThreads {
  private:
   enum class State { undecided, running, cancelled };
 
-  void decide(State state) {
-    State undecided = State::undecided;
-    state_.compare_exchange_strong(undecided, state);
-    state_.notify_all();
-  }
+  void decide(State state);
 
   std::atomic<State> state_{State::undecided};
   FixedList<std::thread> threads_;
 };
 
-inline void require_ranks(const char* who, int ranks) {
-  if (ranks < 1)
-    throw argument_error({who, ": ", ranks, " ranks were asked for; at least one is needed"});
-}
+void require_ranks(const char* who, int ranks);
 
-inline void run_rank_threads(int ranks, RankProgram program, ThreadOptions options) try {
-  require_ranks("run_ranks", ranks);
-  const std::shared_ptr<ThreadGroup> group = make_group(ranks, options.timeout);
-  RankRun run{*group->world(), program};
-  const auto run_rank = [&](int rank) {
-    ThreadCommunicator communicator(group, rank);
-    run.run(communicator);
-  };
-  {
-    RankThreads threads(ranks);
-    threads.start(run_rank);
-    group->world()->wait_for_end();
-  }
-  run.failure.rethrow();
-} catch (const std::bad_alloc&) {
-  fail_without_memory("run_ranks", ranks);
-} catch (const std::length_error&) {
-  fail_without_memory("run_ranks", ranks);
-}
+void run_rank_threads(int ranks, RankProgram program, ThreadOptions options);
 
 }  // namespace detail
 
@@ -214,3 +149,97 @@ void run_ranks(int ranks, F f, ThreadOptions options = {}) {
 }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+#include <new>
+#include <stdexcept>
+#include <vector>
+
+#include "shardwise/comm/detail/rank_failure.hpp"
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void Failure::record(int rank) noexcept {
+  try {
+    rethrow_with_rank(rank);
+  } catch (const peer_error&) {
+    keep(true);
+  } catch (...) {
+    keep(false);
+  }
+}
+
+SHARDWISE_INLINE void Failure::keep(bool consequence) noexcept {
+  std::unique_lock lock(mutex_);
+  if (!consequence) ++causes_;
+  if (exception_ && (consequence || !consequence_)) return;
+  exception_ = std::current_exception();
+  consequence_ = consequence;
+}
+
+SHARDWISE_INLINE std::shared_ptr<ThreadGroup> make_group(int ranks, Patience::Duration timeout) {
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) all[static_cast<std::size_t>(rank)] = rank;
+  return std::make_shared<ThreadGroup>(std::make_shared<ThreadWorld>(ranks, timeout),
+                                       std::move(all));
+}
+
+SHARDWISE_INLINE void fail_without_memory(const char* who, int ranks) {
+  throw memory_error({who, ": no memory for the buffers of ", ranks, " ranks; run fewer"});
+}
+
+SHARDWISE_INLINE void RankRun::run(ThreadCommunicator& communicator) noexcept {
+  const int rank = communicator.rank();
+  bool threw = false;
+  std::string why;  // told when this thread no longer holds the exception
+  try {
+    program.call(program.function, communicator);
+  } catch (...) {
+    threw = true;
+    why = reason();
+    failure.record(rank);
+  }
+  threw ? (world.*tell)(rank, why.c_str()) : world.leave(rank);
+}
+
+SHARDWISE_INLINE RankThreads::~RankThreads() {
+  decide(State::cancelled);
+  for (std::thread& thread : threads_)
+    if (thread.joinable()) thread.join();
+}
+
+SHARDWISE_INLINE void RankThreads::decide(State state) {
+  State undecided = State::undecided;
+  state_.compare_exchange_strong(undecided, state);
+  state_.notify_all();
+}
+
+SHARDWISE_INLINE void require_ranks(const char* who, int ranks) {
+  if (ranks < 1)
+    throw argument_error({who, ": ", ranks, " ranks were asked for; at least one is needed"});
+}
+
+SHARDWISE_INLINE void run_rank_threads(int ranks, RankProgram program, ThreadOptions options) try {
+  require_ranks("run_ranks", ranks);
+  const std::shared_ptr<ThreadGroup> group = make_group(ranks, options.timeout);
+  RankRun run{*group->world(), program};
+  const auto run_rank = [&](int rank) {
+    ThreadCommunicator communicator(group, rank);
+    run.run(communicator);
+  };
+  {
+    RankThreads threads(ranks);
+    threads.start(run_rank);
+    group->world()->wait_for_end();
+  }
+  run.failure.rethrow();
+} catch (const std::bad_alloc&) {
+  fail_without_memory("run_ranks", ranks);
+} catch (const std::length_error&) {
+  fail_without_memory("run_ranks", ranks);
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

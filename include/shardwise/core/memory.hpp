@@ -99,7 +99,9 @@ class Buffer {
 
   explicit Buffer(Block* block) noexcept : block_(block) {}
   /// Drops the share that it has. Not inlined at the many places where buffers end.
-  void release() noexcept;
+  [[gnu::noinline]] void release() noexcept {
+    if (--block_->shares == 0) hand_in(block_);
+  }
   /// Its pool may lend it again.
   static void hand_in(Block* block) noexcept {
     Block*& first = block->owner->free[block->size_class];
@@ -199,10 +201,18 @@ class Pool {
     return {(shift - smallest_shift) * 4 + quarters - 4, quarters * quarter};
   }
 
-  static Buffer take_from(Store& store, std::size_t bytes);
-
+  [[gnu::noinline]] static Buffer take_from(Store& store, std::size_t bytes) {
+    const SizeClass size = size_class(bytes);
+    Block* block = size.number < store.free.size() ? store.free[size.number] : nullptr;
+    if (block != nullptr) {
+      store.free[size.number] = block->next;
+    } else {
+      block = allocate(store, size, bytes);
+    }
+    block->shares = 1;
+    return Buffer(block);
+  }
   static Block* allocate(Store& store, const SizeClass& size, std::size_t asked);
-
   /// All free blocks, to the source.
   static void give_back(Store& store) noexcept;
 
@@ -215,22 +225,6 @@ class Pool {
 #ifdef SHARDWISE_INLINE
 
 namespace shardwise {
-
-[[gnu::noinline]] SHARDWISE_INLINE void Buffer::release() noexcept {
-  if (--block_->shares == 0) hand_in(block_);
-}
-
-[[gnu::noinline]] SHARDWISE_INLINE Buffer Pool::take_from(Store& store, std::size_t bytes) {
-  const SizeClass size = size_class(bytes);
-  Block* block = size.number < store.free.size() ? store.free[size.number] : nullptr;
-  if (block != nullptr) {
-    store.free[size.number] = block->next;
-  } else {
-    block = allocate(store, size, bytes);
-  }
-  block->shares = 1;
-  return Buffer(block);
-}
 
 SHARDWISE_INLINE Buffer::Block* Pool::allocate(Store& store, const SizeClass& size,
                                                std::size_t asked) {

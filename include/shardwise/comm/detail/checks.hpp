@@ -6,16 +6,13 @@
 #include <span>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail {
 
-[[gnu::noinline]] inline void check_elements(Operation operation, const char* buffer,
-                                             std::size_t actual, std::size_t expected) {
-  if (actual == expected) return;
-  throw shape_error(
-      {name(operation), ": ", buffer, " has ", actual, " elements and must have ", expected});
-}
+void check_elements(Operation operation, const char* buffer, std::size_t actual,
+                    std::size_t expected);
 
 inline void check_counts(Operation operation, std::size_t counts, int ranks) {
   if (counts == static_cast<std::size_t>(ranks)) return;
@@ -43,12 +40,8 @@ inline bool overlaps(std::span<const std::byte> in, std::span<const std::byte> o
   return begin(in) < begin(out) + out.size() && begin(out) < begin(in) + in.size();
 }
 
-[[gnu::noinline]] inline void check_overlap(Operation operation, std::span<const std::byte> in,
-                                            std::span<const std::byte> out, const void* allowed) {
-  if (in.data() == allowed || !overlaps(in, out)) return;
-  throw argument_error({name(operation), ": input and output overlap; use two buffers",
-                        allowed != nullptr ? ", or work exactly in place" : ""});
-}
+void check_overlap(Operation operation, std::span<const std::byte> in,
+                   std::span<const std::byte> out, const void* allowed);
 
 /// `in` and `out` may share no element, unless `in` begins exactly at `allowed`.
 template <class T>
@@ -77,3 +70,27 @@ inline std::size_t check_block(Operation operation, const char* buffer, std::siz
 }
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+[[gnu::noinline]] SHARDWISE_INLINE void check_elements(Operation operation, const char* buffer,
+                                                       std::size_t actual, std::size_t expected) {
+  if (actual == expected) return;
+  throw shape_error(
+      {name(operation), ": ", buffer, " has ", actual, " elements and must have ", expected});
+}
+
+[[gnu::noinline]] SHARDWISE_INLINE void check_overlap(Operation operation,
+                                                      std::span<const std::byte> in,
+                                                      std::span<const std::byte> out,
+                                                      const void* allowed) {
+  if (in.data() == allowed || !overlaps(in, out)) return;
+  throw argument_error({name(operation), ": input and output overlap; use two buffers",
+                        allowed != nullptr ? ", or work exactly in place" : ""});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

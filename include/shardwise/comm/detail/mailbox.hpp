@@ -6,11 +6,11 @@
 #include <cstring>
 #include <mutex>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/thread_world.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/fixed_list.hpp"
 
 namespace shardwise::detail {
@@ -23,18 +23,7 @@ class Mailbox {
   /// The value of `sent` when the next message of the receiver is there.
   std::uint64_t next() const { return (taken_ + 1) * Progress::stride; }
 
-  void put(const Call& call, std::span<const std::byte> bytes) {
-    {
-      std::unique_lock lock(mutex_);
-      if (waiting_ == ring_.size()) grow();
-      Message& message = ring_[(first_ + waiting_) % ring_.size()];
-      if (message.bytes.size() < bytes.size()) message.bytes.resize(bytes.size());
-      if (!bytes.empty()) std::memcpy(message.bytes.data(), bytes.data(), bytes.size());
-      message.call = call;
-      ++waiting_;
-    }
-    sent_.advance();
-  }
+  void put(const Call& call, std::span<const std::byte> bytes);
 
   /// Copies the next message, which must have been sent, if accept(its call) says so; drops it
   /// otherwise. Returns the call that sent it.
@@ -56,13 +45,7 @@ class Mailbox {
     std::vector<unsigned char> bytes;  // at least those of the message
   };
 
-  void grow() {
-    FixedList<Message> larger(ring_.size() == 0 ? 2 : 2 * ring_.size());
-    for (std::size_t i = 0; i < waiting_; ++i)
-      larger[i] = std::move(ring_[(first_ + i) % ring_.size()]);
-    ring_.swap(larger);
-    first_ = 0;
-  }
+  void grow();
 
   std::mutex mutex_;
   FixedList<Message> ring_{0};
@@ -73,3 +56,34 @@ class Mailbox {
 };
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+#include <utility>
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void Mailbox::put(const Call& call, std::span<const std::byte> bytes) {
+  {
+    std::unique_lock lock(mutex_);
+    if (waiting_ == ring_.size()) grow();
+    Message& message = ring_[(first_ + waiting_) % ring_.size()];
+    if (message.bytes.size() < bytes.size()) message.bytes.resize(bytes.size());
+    if (!bytes.empty()) std::memcpy(message.bytes.data(), bytes.data(), bytes.size());
+    message.call = call;
+    ++waiting_;
+  }
+  sent_.advance();
+}
+
+SHARDWISE_INLINE void Mailbox::grow() {
+  FixedList<Message> larger(ring_.size() == 0 ? 2 : 2 * ring_.size());
+  for (std::size_t i = 0; i < waiting_; ++i)
+    larger[i] = std::move(ring_[(first_ + i) % ring_.size()]);
+  ring_.swap(larger);
+  first_ = 0;
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

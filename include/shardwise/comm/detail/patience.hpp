@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <span>
 #include <string>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/ranks_text.hpp"
 #include "shardwise/comm/timeout.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/sentence.hpp"
 
 namespace shardwise::detail {
@@ -33,17 +33,7 @@ class Patience {
   /// The wait begins now. It has no end if `timeout` is 0; nor in `patiently`, without a warning.
   Patience(Duration timeout, Clock::time_point now) : timeout_(timeout), last_(now) {}
 
-  Event poll(Clock::time_point now) {
-    if (is_patient) return Event::none;
-    waited_ += std::min<Clock::duration>(now - last_, slice);
-    last_ = now;
-    // In milliseconds: a long time-out has no number of nanoseconds.
-    const Duration waited = std::chrono::floor<Duration>(waited_);
-    if (timeout_ > Duration::zero() && waited >= timeout_) return Event::timeout;
-    if (warned_ || waited < warning_after(timeout_)) return Event::none;
-    warned_ = true;
-    return Event::warning;
-  }
+  Event poll(Clock::time_point now);
 
   /// A tenth of the time-out, and at most a minute.
   static Duration warning_after(Duration timeout) {
@@ -59,10 +49,7 @@ class Patience {
 };
 
 /// "60 s", "1500 ms"
-inline std::string duration_text(Patience::Duration duration) {
-  const auto ms = duration.count();
-  return ms % 1000 == 0 ? sentence({ms / 1000, " s"}) : sentence({ms, " ms"});
-}
+std::string duration_text(Patience::Duration duration);
 
 /// The call in which a rank waits.
 struct WaitPlace {
@@ -71,12 +58,7 @@ struct WaitPlace {
   std::span<const int> group{};  ///< world ranks that take part
 
   /// For example "barrier(), collective 3 of ranks 0, 2".
-  std::string describe() const {
-    std::string text = to_string(*call);
-    if (number != 0) append(text, {", collective ", number});
-    append(text, {" of ", ranks_text(group)});
-    return text;
-  }
+  std::string describe() const;
 };
 
 /// "rank 0 has waited 60 s for ranks 1, 2". `missing` is a list of numbers.
@@ -92,10 +74,46 @@ inline constexpr const char* timeout_advice =
     "only needs longer, set the option `timeout`, or SHARDWISE_TIMEOUT in seconds";
 
 /// One line on standard error. `text` is empty if there was no memory for it.
-inline void print_warning(const std::string& text) {
+void print_warning(const std::string& text);
+
+}  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+#include <cstdio>
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE Patience::Event Patience::poll(Clock::time_point now) {
+  if (is_patient) return Event::none;
+  waited_ += std::min<Clock::duration>(now - last_, slice);
+  last_ = now;
+  // In milliseconds: a long time-out has no number of nanoseconds.
+  const Duration waited = std::chrono::floor<Duration>(waited_);
+  if (timeout_ > Duration::zero() && waited >= timeout_) return Event::timeout;
+  if (warned_ || waited < warning_after(timeout_)) return Event::none;
+  warned_ = true;
+  return Event::warning;
+}
+
+SHARDWISE_INLINE std::string duration_text(Patience::Duration duration) {
+  const auto ms = duration.count();
+  return ms % 1000 == 0 ? sentence({ms / 1000, " s"}) : sentence({ms, " ms"});
+}
+
+SHARDWISE_INLINE std::string WaitPlace::describe() const {
+  std::string text = to_string(*call);
+  if (number != 0) append(text, {", collective ", number});
+  append(text, {" of ", ranks_text(group)});
+  return text;
+}
+
+SHARDWISE_INLINE void print_warning(const std::string& text) {
   std::fprintf(stderr, "shardwise: %s\n",
                text.empty() ? "a rank has waited long, and is out of memory to say for which"
                             : text.c_str());
 }
 
 }  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -1,17 +1,31 @@
 #pragma once
 // The exception of a rank, for the caller and for the other ranks.
 
-#include <exception>
-#include <new>
 #include <string>
 
-#include "shardwise/core/error.hpp"
+#include "shardwise/core/compiled.hpp"
 
 namespace shardwise::detail {
 
 /// Call it in a catch block. Throws the exception of rank `rank` again: the types of this library
 /// are kept, with the rank before the message, and all others become a rank_error.
-[[noreturn]] inline void rethrow_with_rank(int rank) {
+[[noreturn]] void rethrow_with_rank(int rank);
+
+/// Call it in a catch block. The message of the exception; empty if there is no memory for it.
+std::string reason() noexcept;
+
+}  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+#include <exception>
+#include <new>
+
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void rethrow_with_rank(int rank) {
   try {
     throw;
   } catch (error& ours) {
@@ -29,8 +43,7 @@ namespace shardwise::detail {
   }
 }
 
-/// Call it in a catch block. The message of the exception; empty if there is no memory for it.
-inline std::string reason() noexcept try {
+SHARDWISE_INLINE std::string reason() noexcept try {
   try {
     throw;
   } catch (const std::exception& e) {
@@ -43,3 +56,5 @@ inline std::string reason() noexcept try {
 }
 
 }  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -16,9 +16,8 @@
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/call_record.hpp"
 #include "shardwise/comm/detail/mailbox.hpp"
-#include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/comm/detail/thread_world.hpp"
-#include "shardwise/core/error.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/fixed_list.hpp"
 
 namespace shardwise::detail {
@@ -80,15 +79,7 @@ struct Epoch {
 /// begin only after all ranks have arrived in e + 1 and so have finished e.
 class ThreadGroup {
  public:
-  ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> ranks)
-      : world_(std::move(world)),
-        ranks_(std::move(ranks)),
-        epochs_{Epoch(ranks_.size()), Epoch(ranks_.size())},
-        members_(ranks_.size()),
-        departed_(ranks_.size()),
-        mailboxes_(ranks_.size() * ranks_.size()) {
-    for (Member& member : members_) member.pointers.resize(2 * ranks_.size() * sizeof(void*));
-  }
+  ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> ranks);
 
   const std::shared_ptr<ThreadWorld>& world() const { return world_; }
   int size() const { return static_cast<int>(ranks_.size()); }
@@ -136,29 +127,13 @@ class ThreadGroup {
     return all;
   }
 
-  void send(int rank, const Call& call, std::span<const std::byte> bytes) {
-    Mailbox& box = mailbox(rank, call.root);
-    if (world_->aborted()) world_->fail(message_wait(call, box, 0));
-    world_->note_sent();
-    box.put(call, bytes);
-    world_->wake();
-  }
+  void send(int rank, const Call& call, std::span<const std::byte> bytes);
 
-  void receive(int rank, const Call& call, std::span<std::byte> bytes) {
-    bool accepted = false;
-    const Call sent = take(rank, call, bytes, [&](const Call& message) {
-      return accepted = is_same_message(message, call);
-    });
-    if (accepted) return;
-    throw collective_error(
-        describe_message_mismatch(world_rank(call.root), sent, world_rank(rank), call));
-  }
+  void receive(int rank, const Call& call, std::span<std::byte> bytes);
 
   /// As receive, but takes the next message whatever its call, which it returns; its sender sends
   /// as many bytes.
-  Call receive_any(int rank, const Call& call, std::span<std::byte> bytes) {
-    return take(rank, call, bytes, [](const Call&) { return true; });
-  }
+  Call receive_any(int rank, const Call& call, std::span<std::byte> bytes);
 
  private:
   /// State that only one rank reads and writes.
@@ -203,22 +178,9 @@ class ThreadGroup {
       world_->wait(world_rank(rank), wait);
   }
 
-  [[noreturn, gnu::noinline, gnu::cold]] void throw_mismatch(int rank, const Call& call,
-                                                             const Epoch& epoch) {
-    const std::string mismatch = describe_mismatch(rank, epoch);
-    depart(rank, call);
-    throw collective_error(mismatch);
-  }
+  [[noreturn, gnu::cold]] void throw_mismatch(int rank, const Call& call, const Epoch& epoch);
 
-  std::string describe_mismatch(int rank, const Epoch& epoch) const noexcept try {
-    FixedList<CallText> texts(epoch.ranks());
-    for (std::size_t r = 0; r < epoch.ranks(); ++r) texts[r] = CallText(*epoch.slots[r].call);
-    return detail::describe_mismatch(
-        members_[static_cast<std::size_t>(rank)].collectives, ranks(), texts.data(),
-        [&](std::size_t q, std::size_t r) { return epoch[q].record == epoch[r].record; });
-  } catch (...) {
-    return {};
-  }
+  std::string describe_mismatch(int rank, const Epoch& epoch) const noexcept;
 
   std::span<const int> ranks() const { return {ranks_.data(), ranks_.size()}; }
 
@@ -263,3 +225,67 @@ class ThreadGroup {
 };
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+#include "shardwise/comm/detail/mismatch.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE ThreadGroup::ThreadGroup(std::shared_ptr<ThreadWorld> world,
+                                          std::vector<int> ranks)
+    : world_(std::move(world)),
+      ranks_(std::move(ranks)),
+      epochs_{Epoch(ranks_.size()), Epoch(ranks_.size())},
+      members_(ranks_.size()),
+      departed_(ranks_.size()),
+      mailboxes_(ranks_.size() * ranks_.size()) {
+  for (Member& member : members_) member.pointers.resize(2 * ranks_.size() * sizeof(void*));
+}
+
+SHARDWISE_INLINE void ThreadGroup::send(int rank, const Call& call,
+                                        std::span<const std::byte> bytes) {
+  Mailbox& box = mailbox(rank, call.root);
+  if (world_->aborted()) world_->fail(message_wait(call, box, 0));
+  world_->note_sent();
+  box.put(call, bytes);
+  world_->wake();
+}
+
+SHARDWISE_INLINE void ThreadGroup::receive(int rank, const Call& call, std::span<std::byte> bytes) {
+  bool accepted = false;
+  const Call sent = take(rank, call, bytes, [&](const Call& message) {
+    return accepted = is_same_message(message, call);
+  });
+  if (accepted) return;
+  throw collective_error(
+      describe_message_mismatch(world_rank(call.root), sent, world_rank(rank), call));
+}
+
+SHARDWISE_INLINE Call ThreadGroup::receive_any(int rank, const Call& call,
+                                               std::span<std::byte> bytes) {
+  return take(rank, call, bytes, [](const Call&) { return true; });
+}
+
+[[gnu::noinline]] SHARDWISE_INLINE void ThreadGroup::throw_mismatch(int rank, const Call& call,
+                                                                    const Epoch& epoch) {
+  const std::string mismatch = describe_mismatch(rank, epoch);
+  depart(rank, call);
+  throw collective_error(mismatch);
+}
+
+SHARDWISE_INLINE std::string ThreadGroup::describe_mismatch(int rank,
+                                                            const Epoch& epoch) const noexcept try {
+  FixedList<CallText> texts(epoch.ranks());
+  for (std::size_t r = 0; r < epoch.ranks(); ++r) texts[r] = CallText(*epoch.slots[r].call);
+  return detail::describe_mismatch(
+      members_[static_cast<std::size_t>(rank)].collectives, ranks(), texts.data(),
+      [&](std::size_t q, std::size_t r) { return epoch[q].record == epoch[r].record; });
+} catch (...) {
+  return {};
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE
