@@ -147,8 +147,8 @@ Number from_last_stage(Stages& stages, Number number) {
 ///          a message for each batch from each stage to the next, and where sends are buffered a
 ///          byte for each P batches from the last rank to the first; Model::evaluate
 /// throws   before anything else is sent, on every rank: collective_error if ranks were given
-///          batches of other sizes, other segments or options, argument_error for another number of
-///          lists than of batches and for segments that overlap or leave their sample; as
+///          batches of other sizes or other segments, argument_error for another number of lists
+///          than of batches and for segments that overlap or leave their sample; as
 ///          Model::evaluate, and what f throws: the run then ends, because other stages wait
 template <class Stages, class F>
 void evaluate_pipeline(Stages& stages, const std::vector<typename Stages::input_view>& x, F&& f,
@@ -162,8 +162,9 @@ void evaluate_pipeline(Stages& stages, const std::vector<typename Stages::input_
 /// rank. The elements of `targets` are read on the last stage. 0 for no batches. As
 /// `evaluate_loss` of several batches.
 /// sends    as evaluate_pipeline; `loss_plan` on the last stage; an all-reduce of one double
-/// throws   as evaluate_pipeline; before anything else is sent, on every rank: argument_error for
-///          another number of targets than of inputs, and as the loss for the shape of a target
+/// throws   as evaluate_pipeline; before anything else is sent, on every rank: collective_error if
+///          ranks were given other losses, argument_error for another number of targets than of
+///          inputs, and as the loss for the shape of a target
 template <class Stages, class Target, class Chosen>
 double evaluate_pipeline_loss(Stages& stages, const std::vector<typename Stages::input_view>& x,
                               const std::vector<Target>& targets, const Chosen& loss,
@@ -191,8 +192,8 @@ double evaluate_pipeline_loss(Stages& stages, const std::vector<typename Stages:
 /// the same number on every rank. As `count_top_k`, with the layouts that it takes.
 /// sends    as evaluate_pipeline; on the last stage as count_top_k; an all-reduce of one int64
 /// throws   as evaluate_pipeline and count_top_k; before anything else is sent, on every rank:
-///          argument_error for another number of labels than of inputs, shape_error for labels of
-///          another shape
+///          collective_error if k differs, argument_error for another number of labels than of
+///          inputs, shape_error for labels of another shape
 template <class Stages, class Labels>
 std::size_t count_pipeline_top_k(Stages& stages, const std::vector<typename Stages::input_view>& x,
                                  const std::vector<Labels>& labels, std::size_t k,

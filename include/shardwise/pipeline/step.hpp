@@ -132,9 +132,10 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 /// micro-batches as one batch: gradients are sums over the micro-batches in the order of their
 /// backwards. The norm that `options` clip is that of the gradients of all stages, and if those of
 /// one stage overflow with a loss scale, all stages skip the step. Every rank of the mesh calls it
-/// with the same schedule, shapes, options and learning rate; the elements of `x` are read on the
-/// first stage, those of `targets` on the last, and ranks of a stage compare them as those of a
-/// Model do. `segments` are the sequences of each micro-batch, as Model::forward says, the same on
+/// with the same schedule, shapes, loss, options and learning rate; the elements of `x` are read on
+/// the first stage, those of `targets` on the last, and ranks of a stage compare them as those of a
+/// Model do. Each rank gives weights of classes, in memory of its own backend, from which they are
+/// read in each step. `segments` are the sequences of each micro-batch, as Model::forward says, the same on
 /// every rank: a list for each, or none at all.
 /// With the option `overlap`, an OverlappedSums of the stage's model, or a PipelineOverlappedSums
 /// of the models of all stages of a rank, begins the sums of each of these stages in the last

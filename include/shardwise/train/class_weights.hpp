@@ -83,14 +83,14 @@ Buffer weights_on_host(B& backend, Pool& pool, const ClassWeights& weights) {
   return memory;
 }
 
-/// Adds weights to what ranks compare; none if there are none, nor if the backend does not reach
-/// them, which the loss refuses.
+/// Adds weights to what ranks compare, if there are any. Those that the backend does not reach are
+/// refused by the loss.
 template <class B>
 void add_weights(GivenOptions& to, B& backend, Pool& pool, std::string_view name,
                  const ClassWeights& weights) {
   if (weights.data() == nullptr || weights.size() == 0) return;
   if constexpr (DeviceBackend<B>) {
-    if (!backend.reaches(weights.data())) return;
+    if (!backend.reaches(weights.data())) return to.add(name, "out of reach of the backend");
   }
   const Buffer memory = weights_on_host(backend, pool, weights);
   to.add(name, std::span(static_cast<const double*>(memory.data()), weights.size()));

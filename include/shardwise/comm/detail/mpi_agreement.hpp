@@ -191,6 +191,7 @@ class Agreement {
     exchange_.run(Dtype::uint8);
     found_.resize(ranks);
     const auto mine = first_block_mismatch(rank_, sent_here_, expected);
+    static_assert(std::is_trivially_copyable_v<decltype(found_)::value_type>);
     exchange_.gather_bytes(&mine, found_.data(), sizeof mine);
     const auto name = [&](std::size_t rank) { return world_ranks_[rank]; };
     if (const auto first = first_block_mismatch(found_))
