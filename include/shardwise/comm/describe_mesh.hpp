@@ -11,8 +11,8 @@
 
 #include "shardwise/comm/gathered.hpp"
 #include "shardwise/comm/mesh_ranks.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/mesh.hpp"
-#include "shardwise/core/sentence.hpp"
 
 namespace shardwise {
 
@@ -32,6 +32,42 @@ std::string machine_of(const C& ranks) {
     return host.data();
   }
 }
+
+/// As describe(); `machines` has the name of the machine of each rank.
+std::string describe_mesh(const mesh& sizes, const MeshOrder& order,
+                          const std::vector<MachineName>& machines);
+
+}  // namespace detail
+
+/// The mesh as a text, the same on all ranks: its sizes, and a line for each group along `tensor`
+/// with its machines and the numbers of its ranks in the job. It ends with a warning if such groups
+/// span machines. Ranks with the same name of a machine are on one machine. A collective.
+///
+///     mesh data=2,tensor=2: 4 ranks on 2 machines
+///     data 0: node1 0 1
+///     data 1: node2 2 3
+///
+/// sends  64 bytes of each rank to each (see `gathered`): the beginning of the name
+template <Communicator C>
+std::string describe(MeshRanks<C>& ranks, std::string_view machine) {
+  detail::MachineName mine{};
+  machine.copy(mine.data(), mine.size() - 1);
+  return detail::describe_mesh(ranks.sizes(), ranks.order(), gathered(ranks, mine));
+}
+
+/// The same, with the name that the system gives to the machine of this rank.
+template <Communicator C>
+std::string describe(MeshRanks<C>& ranks) {
+  return describe(ranks, detail::machine_of(ranks));
+}
+
+}  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+#include "shardwise/core/sentence.hpp"
+
+namespace shardwise::detail {
 
 /// Names of machines, each once, in the order in which they were added, with the ranks on each.
 struct Machines {
@@ -59,9 +95,8 @@ inline std::string place_text(const MeshPlace& place) {
   return text.empty() ? "all ranks" : text;
 }
 
-/// As describe(); `machines` has the name of the machine of each rank.
-inline std::string describe_mesh(const mesh& sizes, const MeshOrder& order,
-                                 const std::vector<MachineName>& machines) {
+SHARDWISE_INLINE std::string describe_mesh(const mesh& sizes, const MeshOrder& order,
+                                           const std::vector<MachineName>& machines) {
   Machines all;
   std::string lines;
   int spanning = 0;
@@ -95,28 +130,6 @@ inline std::string describe_mesh(const mesh& sizes, const MeshOrder& order,
   return text;
 }
 
-}  // namespace detail
+}  // namespace shardwise::detail
 
-/// The mesh as a text, the same on all ranks: its sizes, and a line for each group along `tensor`
-/// with its machines and the numbers of its ranks in the job. It ends with a warning if such groups
-/// span machines. Ranks with the same name of a machine are on one machine. A collective.
-///
-///     mesh data=2,tensor=2: 4 ranks on 2 machines
-///     data 0: node1 0 1
-///     data 1: node2 2 3
-///
-/// sends  64 bytes of each rank to each (see `gathered`): the beginning of the name
-template <Communicator C>
-std::string describe(MeshRanks<C>& ranks, std::string_view machine) {
-  detail::MachineName mine{};
-  machine.copy(mine.data(), mine.size() - 1);
-  return detail::describe_mesh(ranks.sizes(), ranks.order(), gathered(ranks, mine));
-}
-
-/// The same, with the name that the system gives to the machine of this rank.
-template <Communicator C>
-std::string describe(MeshRanks<C>& ranks) {
-  return describe(ranks, detail::machine_of(ranks));
-}
-
-}  // namespace shardwise
+#endif  // SHARDWISE_INLINE

@@ -2,13 +2,11 @@
 // The variables that a launcher sets for a process: its rank, the number of ranks, and the address
 // of rank 0.
 
-#include <charconv>
-#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
-#include <system_error>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise {
@@ -17,10 +15,7 @@ namespace shardwise {
 using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
 
 /// The variables of this process.
-inline std::optional<std::string> process_variable(const std::string& name) {
-  const char* const value = std::getenv(name.c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
+std::optional<std::string> process_variable(const std::string& name);
 
 /// A process of a job, as its launcher describes it.
 struct LaunchEnvironment {
@@ -32,7 +27,31 @@ struct LaunchEnvironment {
   std::optional<int> master_port;  ///< where rank 0 listens, if known
 };
 
-namespace detail {
+/// Reads the first of these that is set:
+///
+///     torchrun   RANK, WORLD_SIZE, LOCAL_RANK
+///     Open MPI   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK
+///     MPICH      PMI_RANK, PMI_SIZE, MPI_LOCALRANKID
+///     SLURM      SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID
+///
+/// If the first has no local rank, it is that of a later one whose rank and size agree. Reads also
+/// MASTER_ADDR, and SHARDWISE_PORT or else MASTER_PORT, because torchrun's own store may use the
+/// latter.
+///
+/// throws  argument_error if no launcher has set its variables; if those of the first one are
+///         incomplete, are not integers, or have a rank that is not below the size; if RANK and MPI
+///         disagree
+LaunchEnvironment read_launch_environment(const Lookup& lookup = process_variable);
+
+}  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+#include <charconv>
+#include <cstdlib>
+#include <system_error>
+
+namespace shardwise::detail {
 
 /// The variables of one launcher.
 struct LauncherVariables {
@@ -120,23 +139,16 @@ inline void check_agreement(const Lookup& lookup, const LaunchEnvironment& manua
                  "; unset the ones that are left over");
 }
 
-}  // namespace detail
+}  // namespace shardwise::detail
 
-/// Reads the first of these that is set:
-///
-///     torchrun   RANK, WORLD_SIZE, LOCAL_RANK
-///     Open MPI   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK
-///     MPICH      PMI_RANK, PMI_SIZE, MPI_LOCALRANKID
-///     SLURM      SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID
-///
-/// If the first has no local rank, it is that of a later one whose rank and size agree. Reads also
-/// MASTER_ADDR, and SHARDWISE_PORT or else MASTER_PORT, because torchrun's own store may use the
-/// latter.
-///
-/// throws  argument_error if no launcher has set its variables; if those of the first one are
-///         incomplete, are not integers, or have a rank that is not below the size; if RANK and MPI
-///         disagree
-inline LaunchEnvironment read_launch_environment(const Lookup& lookup = process_variable) {
+namespace shardwise {
+
+SHARDWISE_INLINE std::optional<std::string> process_variable(const std::string& name) {
+  const char* const value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+SHARDWISE_INLINE LaunchEnvironment read_launch_environment(const Lookup& lookup) {
   std::optional<LaunchEnvironment> found;
   for (const detail::LauncherVariables& names : detail::launchers) {
     if (!found) {
@@ -162,3 +174,5 @@ inline LaunchEnvironment read_launch_environment(const Lookup& lookup = process_
 }
 
 }  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -10,6 +10,7 @@
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/comm/gathered.hpp"
 #include "shardwise/core/compiled.hpp"
+#include "shardwise/core/error.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/sentence.hpp"
 
@@ -136,7 +137,6 @@ class MeshRanks : public C {
 #ifdef SHARDWISE_INLINE
 
 #include "shardwise/comm/detail/agreed.hpp"
-#include "shardwise/core/error.hpp"
 
 namespace shardwise::detail {
 

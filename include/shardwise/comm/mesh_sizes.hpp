@@ -1,22 +1,40 @@
 #pragma once
 // The sizes of a mesh as a user gives them: on a command line, or in the variable SHARDWISE_MESH.
 
-#include <array>
-#include <charconv>
-#include <climits>
-#include <cstddef>
-#include <string>
 #include <string_view>
-#include <system_error>
-#include <utility>
 
 #include "shardwise/comm/launch_environment.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/mesh.hpp"
 
 namespace shardwise {
 
-namespace detail {
+/// "data=2,tensor=4": names of axes with their sizes, in any order. Axes that are left out have one
+/// rank. One size may be `*`, which is `mesh::rest`.
+/// throws  argument_error, with the text, if it names an axis that does not exist or names one
+///         twice; if a size is no whole number of 1 to INT_MAX; if two are `*`; if there are more
+///         than INT_MAX ranks
+mesh parse_mesh(std::string_view text);
+
+/// The mesh of a program: that of `option`, the value of its option `--mesh`; if that is empty, of
+/// the variable SHARDWISE_MESH; if that is not set or is empty, all ranks along `tensor`.
+/// throws  argument_error as parse_mesh, with the source of the text
+mesh choose_mesh(std::string_view option, const Lookup& lookup = process_variable);
+
+}  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+#include <array>
+#include <charconv>
+#include <climits>
+#include <cstddef>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace shardwise::detail {
 
 /// throws  argument_error if `word` names no axis
 inline MeshAxis mesh_axis_of(std::string_view word, std::string_view text) {
@@ -39,14 +57,11 @@ inline int mesh_size_of(std::string_view word, MeshAxis axis, std::string_view t
   return size;
 }
 
-}  // namespace detail
+}  // namespace shardwise::detail
 
-/// "data=2,tensor=4": names of axes with their sizes, in any order. Axes that are left out have one
-/// rank. One size may be `*`, which is `mesh::rest`.
-/// throws  argument_error, with the text, if it names an axis that does not exist or names one
-///         twice; if a size is no whole number of 1 to INT_MAX; if two are `*`; if there are more
-///         than INT_MAX ranks
-inline mesh parse_mesh(std::string_view text) {
+namespace shardwise {
+
+SHARDWISE_INLINE mesh parse_mesh(std::string_view text) {
   mesh sizes;
   std::array<bool, mesh_axes.size()> is_given{};
   for (std::string_view left = text;;) {
@@ -67,10 +82,7 @@ inline mesh parse_mesh(std::string_view text) {
   return sizes;
 }
 
-/// The mesh of a program: that of `option`, the value of its option `--mesh`; if that is empty, of
-/// the variable SHARDWISE_MESH; if that is not set or is empty, all ranks along `tensor`.
-/// throws  argument_error as parse_mesh, with the source of the text
-inline mesh choose_mesh(std::string_view option, const Lookup& lookup = process_variable) {
+SHARDWISE_INLINE mesh choose_mesh(std::string_view option, const Lookup& lookup) {
   const std::string variable = lookup("SHARDWISE_MESH").value_or("");
   if (option.empty() && variable.empty()) return {.tensor = mesh::rest};
   try {
@@ -82,3 +94,5 @@ inline mesh choose_mesh(std::string_view option, const Lookup& lookup = process_
 }
 
 }  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -6,19 +6,16 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
 
-#include "shardwise/comm/detail/rank_failure.hpp"
 #include "shardwise/comm/detail/rank_function.hpp"
 #include "shardwise/comm/detail/thread_group.hpp"
-#include "shardwise/comm/mark.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/fixed_list.hpp"
 
@@ -29,88 +26,29 @@ namespace detail {
 /// Ranks that run one program after the other. Between programs they sleep, without a time-out.
 class KeptRanks {
  public:
-  KeptRanks(int ranks, ThreadOptions options)
-      : group_(group_of(ranks, options)), communicators_(static_cast<std::size_t>(ranks)) {
-    for (int rank = 0; rank < ranks; ++rank)
-      communicators_[static_cast<std::size_t>(rank)].emplace(group_, rank);
-    threads_.emplace(ranks);
-    threads_->start(serve_);
-  }
+  KeptRanks(int ranks, ThreadOptions options);
   KeptRanks(const KeptRanks&) = delete;
   KeptRanks& operator=(const KeptRanks&) = delete;
-  ~KeptRanks() {
-    post(nullptr);
-    threads_.reset();
-  }
+  ~KeptRanks();
 
   int size() const { return group_->size(); }
 
   /// Runs a program on all ranks. Calls of several threads take turns.
-  void call(RankProgram program) {
-    if (group_of_thread == group_.get())
-      throw argument_error(
-          "RankGroup: a rank calls its own group, which would wait for itself; let the rank do the "
-          "work in place of the call");
-    const std::scoped_lock turn(turn_);
-    ThreadWorld& world = *group_->world();
-    if (!why_ended_.empty())
-      throw peer_error(
-          {"RankGroup: its ranks were out of step after an earlier call and make no "
-           "other one: ",
-           why_ended_, ". Make a new group"});
-    world.come_back();
-    RankRun run{world, program, &ThreadWorld::drop_out};
-    post(&run);
-    world.wait_for_end();
-    if (world.has_failed()) why_ended_ = "a rank passed over the error of a call that failed";
-    try {
-      run.failure.rethrow();
-    } catch (...) {
-      if (run.failure.causes() != size() || world.has_sent() || world.has_failed() ||
-          world.aborted())
-        why_ended_ = reason();
-      throw;
-    }
-  }
+  void call(RankProgram program);
 
  private:
   /// Runs what is posted, on the thread of this rank.
   struct Serve {
     KeptRanks& ranks;
-    void operator()(int rank) const noexcept {
-      group_of_thread = ranks.group_.get();
-      for (std::uint64_t number = 1; RankRun* const run = ranks.posted(number); ++number) {
-        current_mark = {};  // a program that threw may have left its own
-        last_step = 0;
-        run->run(*ranks.communicators_[static_cast<std::size_t>(rank)]);
-      }
-    }
+    void operator()(int rank) const noexcept;
   };
 
-  static std::shared_ptr<ThreadGroup> group_of(int ranks, ThreadOptions options) try {
-    require_ranks("RankGroup", ranks);
-    return make_group(ranks, options.timeout);
-  } catch (const std::bad_alloc&) {
-    fail_without_memory("RankGroup", ranks);
-  } catch (const std::length_error&) {
-    fail_without_memory("RankGroup", ranks);
-  }
+  static std::shared_ptr<ThreadGroup> group_of(int ranks, ThreadOptions options);
 
   /// Gives all ranks their next program; null is the end.
-  void post(RankRun* run) {
-    {
-      const std::scoped_lock lock(mutex_);
-      run_ = run;
-      ++number_;
-    }
-    has_posted_.notify_all();
-  }
+  void post(RankRun* run);
 
-  RankRun* posted(std::uint64_t number) {
-    std::unique_lock lock(mutex_);
-    has_posted_.wait(lock, [&] { return number_ >= number; });
-    return run_;
-  }
+  RankRun* posted(std::uint64_t number);
 
   inline static thread_local const ThreadGroup* group_of_thread = nullptr;
 
@@ -206,3 +144,90 @@ RankGroup(int, Make, ThreadOptions = {})
     -> RankGroup<std::invoke_result_t<Make&, ThreadCommunicator&>>;
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+#include <new>
+#include <stdexcept>
+
+#include "shardwise/comm/detail/rank_failure.hpp"
+#include "shardwise/comm/mark.hpp"
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE KeptRanks::KeptRanks(int ranks, ThreadOptions options)
+    : group_(group_of(ranks, options)), communicators_(static_cast<std::size_t>(ranks)) {
+  for (int rank = 0; rank < ranks; ++rank)
+    communicators_[static_cast<std::size_t>(rank)].emplace(group_, rank);
+  threads_.emplace(ranks);
+  threads_->start(serve_);
+}
+
+SHARDWISE_INLINE KeptRanks::~KeptRanks() {
+  post(nullptr);
+  threads_.reset();
+}
+
+SHARDWISE_INLINE void KeptRanks::call(RankProgram program) {
+  if (group_of_thread == group_.get())
+    throw argument_error(
+        "RankGroup: a rank calls its own group, which would wait for itself; let the rank do the "
+        "work in place of the call");
+  const std::scoped_lock turn(turn_);
+  ThreadWorld& world = *group_->world();
+  if (!why_ended_.empty())
+    throw peer_error(
+        {"RankGroup: its ranks were out of step after an earlier call and make no "
+         "other one: ",
+         why_ended_, ". Make a new group"});
+  world.come_back();
+  RankRun run{world, program, &ThreadWorld::drop_out};
+  post(&run);
+  world.wait_for_end();
+  if (world.has_failed()) why_ended_ = "a rank passed over the error of a call that failed";
+  try {
+    run.failure.rethrow();
+  } catch (...) {
+    if (run.failure.causes() != size() || world.has_sent() || world.has_failed() || world.aborted())
+      why_ended_ = reason();
+    throw;
+  }
+}
+
+SHARDWISE_INLINE void KeptRanks::Serve::operator()(int rank) const noexcept {
+  group_of_thread = ranks.group_.get();
+  for (std::uint64_t number = 1; RankRun* const run = ranks.posted(number); ++number) {
+    current_mark = {};  // a program that threw may have left its own
+    last_step = 0;
+    run->run(*ranks.communicators_[static_cast<std::size_t>(rank)]);
+  }
+}
+
+SHARDWISE_INLINE std::shared_ptr<ThreadGroup> KeptRanks::group_of(int ranks,
+                                                                  ThreadOptions options) try {
+  require_ranks("RankGroup", ranks);
+  return make_group(ranks, options.timeout);
+} catch (const std::bad_alloc&) {
+  fail_without_memory("RankGroup", ranks);
+} catch (const std::length_error&) {
+  fail_without_memory("RankGroup", ranks);
+}
+
+SHARDWISE_INLINE void KeptRanks::post(RankRun* run) {
+  {
+    const std::scoped_lock lock(mutex_);
+    run_ = run;
+    ++number_;
+  }
+  has_posted_.notify_all();
+}
+
+SHARDWISE_INLINE RankRun* KeptRanks::posted(std::uint64_t number) {
+  std::unique_lock lock(mutex_);
+  has_posted_.wait(lock, [&] { return number_ >= number; });
+  return run_;
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shardwise/core/compiled.hpp"
+#include "shardwise/core/error.hpp"
 
 namespace shardwise {
 
@@ -44,8 +45,6 @@ decltype(auto) patiently(F&& f) {
 #include <cstdlib>
 #include <string_view>
 #include <system_error>
-
-#include "shardwise/core/error.hpp"
 
 namespace shardwise {
 
