@@ -1,13 +1,11 @@
 #pragma once
 // The options that all ranks must be given alike, by name and value.
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -54,19 +52,13 @@ class GivenOptions {
   }
 
   /// A list of numbers, compared by a hash: kept to be shown if it is short, and else its size.
-  constexpr void add(std::string_view name, std::span<const double> list) {
+  constexpr void add(std::string_view name, const double* list, std::size_t size) {
     std::uint32_t hash = 0;
-    for (const double number : list) hash = mixed(hash, hash_of(number));
-    const bool is_kept = list.size() <= most_shown && list.size() <= numbers_.size() - kept_;
-    add({name,
-         {},
-         static_cast<double>(hash),
-         list.size(),
-         is_kept ? Kind::list : Kind::long_list,
-         kept_});
+    for (std::size_t i = 0; i < size; ++i) hash = mixed(hash, hash_of(list[i]));
+    const bool is_kept = size <= most_shown && size <= numbers_.size() - kept_;
+    add({name, {}, static_cast<double>(hash), size, is_kept ? Kind::list : Kind::long_list, kept_});
     if (!is_kept) return;
-    std::copy(list.begin(), list.end(), numbers_.data() + kept_);
-    kept_ = static_cast<std::uint8_t>(kept_ + list.size());
+    for (std::size_t i = 0; i < size; ++i) numbers_[kept_++] = list[i];
   }
 
   static constexpr std::size_t no_loss = static_cast<std::size_t>(-1);

@@ -135,13 +135,13 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 /// with the same schedule, shapes, loss, options and learning rate; the elements of `x` are read on
 /// the first stage, those of `targets` on the last, and ranks of a stage compare them as those of a
 /// Model do. Each rank gives weights of classes, in memory of its own backend, from which they are
-/// read in each step. `segments` are the sequences of each micro-batch, as Model::forward says, the same on
-/// every rank: a list for each, or none at all.
-/// With the option `overlap`, an OverlappedSums of the stage's model, or a PipelineOverlappedSums
-/// of the models of all stages of a rank, begins the sums of each of these stages in the last
-/// action of the stage that completes the gradients of a micro-batch: its last backward, or in a
-/// schedule with two parts its last backward_parameters. There only sums of what layers write in
-/// this part begin; those of other layers, such as norms and the block of a Recompute, follow it.
+/// read in each step. `segments` are the sequences of each micro-batch, as Model::forward says, the
+/// same on every rank: a list for each, or none at all. With the option `overlap`, an
+/// OverlappedSums of the stage's model, or a PipelineOverlappedSums of the models of all stages of
+/// a rank, begins the sums of each of these stages in the last action of the stage that completes
+/// the gradients of a micro-batch: its last backward, or in a schedule with two parts its last
+/// backward_parameters. There only sums of what layers write in this part begin; those of other
+/// layers, such as norms and the block of a Recompute, follow it.
 /// `time_of(schedule).most_in_flight` says how many flights the model of each stage gets, or the
 /// models of all stages of a rank. `layer_losses()` of a stage's model are those of its own layers.
 /// After the first steps with a schedule, steps allocate no memory.

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <span>
 #include <string_view>
 
 #include "shardwise/comm/given_options.hpp"
@@ -90,10 +89,11 @@ void add_weights(GivenOptions& to, B& backend, Pool& pool, std::string_view name
                  const ClassWeights& weights) {
   if (weights.data() == nullptr || weights.size() == 0) return;
   if constexpr (DeviceBackend<B>) {
-    if (!backend.reaches(weights.data())) return to.add(name, "out of reach of the backend");
+    if (!backend.reaches(weights.data()))
+      return to.add(name, std::string_view("out of reach of the backend"));
   }
   const Buffer memory = weights_on_host(backend, pool, weights);
-  to.add(name, std::span(static_cast<const double*>(memory.data()), weights.size()));
+  to.add(name, static_cast<const double*>(memory.data()), weights.size());
 }
 
 /// Throws argument_error that names the first weight that cannot be one; there must be one.

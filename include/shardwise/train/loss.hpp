@@ -267,8 +267,8 @@ class LossFrame : public Exchanger<Context, Exchanges> {
 /// than one number, the loss has `template <Layout L> exchange_shapes(const Shape& prediction)`,
 /// which returns a std::array of the global shape of each. The prediction is whole or in shards;
 /// `target` is Invariant or, if the loss supports it, has the layout of the
-/// prediction. `loss.visit_options(f)`, if there is one, calls f(name, value) for each option, as that
-/// of an UpdateRule, or ClassWeights: ranks compare them. A loss may have
+/// prediction. `loss.visit_options(f)`, if there is one, calls f(name, value) for each option, as
+/// that of an UpdateRule, or ClassWeights: ranks compare them. A loss may have
 /// `require_target(prediction, target)`, which throws for global shapes
 /// that do not fit: a step calls it before the model sends anything. `check_loss` of `testing/`
 /// tests a loss.

@@ -37,13 +37,10 @@ void require_agreed(const std::vector<T>& all, std::string_view what) {
 template <Communicator C>
 [[noreturn, gnu::cold]] void refuse_unlike(C& ranks, std::string_view what,
                                            const OptionsText& options) {
-  const std::vector<OptionsText> all = gathered(ranks, options);
+  const auto all = gathered(ranks, options);
+  const auto numbers = gathered(ranks, ranks.rank());
   GrowingList<const OptionsText*> each;
-  std::vector<int> numbers;
-  for (const OptionsText& one : all) {
-    each.add(&one);
-    numbers.push_back(static_cast<int>(numbers.size()));
-  }
+  for (const OptionsText& one : all) each.add(&one);
   const std::string unlike = text_of_unlike(each, numbers);
   throw collective_error({"ranks disagree on ", what, ": ",
                           unlike.empty() ? std::string_view("what differs is too long for this "

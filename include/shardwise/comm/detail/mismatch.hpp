@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/given_options.hpp"
@@ -98,11 +99,11 @@ inline std::optional<BlockMismatch> first_block_mismatch(
   return {};
 }
 
-/// The first of all, by sender and receiver, of what each receiver has found.
-inline std::optional<BlockMismatch> first_block_mismatch(
-    std::span<const std::optional<BlockMismatch>> found) noexcept {
-  std::optional<BlockMismatch> first;
-  for (const std::optional<BlockMismatch>& one : found)
+/// The first of all, by sender and receiver, of what each receiver has found, by rank.
+template <class Found>
+auto first_found(const std::vector<Found>& found) noexcept {
+  Found first;
+  for (const Found& one : found)
     if (one && (!first || one->from < first->from)) first = one;
   return first;
 }

@@ -194,7 +194,7 @@ class Agreement {
     static_assert(std::is_trivially_copyable_v<decltype(found_)::value_type>);
     exchange_.gather_bytes(&mine, found_.data(), sizeof mine);
     const auto name = [&](std::size_t rank) { return world_ranks_[rank]; };
-    if (const auto first = first_block_mismatch(found_))
+    if (const auto first = first_found(found_))
       throw collective_error(describe_block_mismatch(*first, name));
   }
 

@@ -65,7 +65,7 @@ inline void agree_on_blocks(NcclGroup& group, const Call& call, moves::Counts se
     if (r == rank) sent_here = std::move(sent_there);
   }
   const auto first =
-      first_block_mismatch(gathered(group, call, first_block_mismatch(rank, sent_here, expected)));
+      first_found(gathered(group, call, first_block_mismatch(rank, sent_here, expected)));
   if (!first) return;
   const std::vector<int> ranks = gathered(group, call, group.settings().world_rank);
   throw collective_error(describe_block_mismatch(*first, [&](std::size_t r) { return ranks[r]; }));
