@@ -9,6 +9,7 @@
 #include "shardwise/comm/launch_environment.hpp"
 #include "shardwise/comm/mesh_sizes.hpp"
 #include "shardwise/comm/rank_group.hpp"
+#include "shardwise/core/file.hpp"
 #include "shardwise/shardwise.hpp"
 
 const char shardwise::compiled_must_be_built_as::SHARDWISE_BUILT_AS = 0;
