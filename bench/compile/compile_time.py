@@ -4,11 +4,11 @@
 usage: compile_time.py [--rounds N] [--out FILE] [--quick] [COMPILER...]
 
 Compiles the standard headers that the umbrella comes to include, the umbrella, and programs that train
-a model of 2, 8, 32 and 128 linear layers of different types, and a Llama; in every round each once, in
-the reverse order every second time. Without COMPILER these are g++ and clang++, or the one that is
+a model of 2, 8, 32 and 128 linear layers of different types, that of 2 also with shardwise::compiled and
+with the umbrella precompiled, and a Llama; in every round each once, in the reverse order every second time. Without COMPILER these are g++ and clang++, or the one that is
 installed. Prints of each program the CPU seconds as median [10 %, 90 %] of the rounds, how many times as
-fast it is compiled as the one before it, or the Llama as the model of 2 layers, and how much longer that
-takes, the most memory, and the sizes of the code and of the object file.
+fast it is compiled as the one before it, or the Llama and other forms as the model of 2 layers, and how much
+longer that takes, the most memory, and the sizes of the code and of the object file.
 
 FILE is JSON as Google Benchmark writes it, anew after each program: what stops the script loses the
 figures of none that was compiled.
@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT / "bench/support"))
 import driver  # noqa: E402
 
 STANDARD = "standard headers"
+COMPILED, PRECOMPILED = ", compiled", ", compiled and precompiled"  # what the names of such forms end with
 LAYERS = (2, 8, 32, 128)
 IT, BEFORE = "it", "the one before"  # what is compared, in the file
 
@@ -43,10 +44,11 @@ class Refused(Exception):
 
 def programs_of(layers):
     """{name: (text, or None for what each compiler's own standard headers are; linear layers, or None
-    for a model of others)}."""
+    for a model of others or another form)}."""
     first, *more = ((f"model of {count} linear layers", (model_program(count), count))
                     for count in layers)
-    return {STANDARD: (None, 0), "umbrella headers": (UMBRELLA, 0), **dict([first]),
+    forms = {first[0] + form: (first[1][0], None) for form in (COMPILED, PRECOMPILED)}
+    return {STANDARD: (None, 0), "umbrella headers": (UMBRELLA, 0), **dict([first]), **forms,
             "Llama": (LLAMA, None), **dict(more)}
 
 
@@ -73,12 +75,25 @@ def code_bytes(out):
         raise Refused(f"`size` of binutils cannot tell the size of the code: {problem}") from None
 
 
-def compile_once(compiler, text, folder):
-    """Compiles the program, whose text is `text`."""
+def options_of(compiler, what, folder):
+    """What the program of this name is compiled with."""
+    options = ["-std=c++20", "-O2", f"-I{ROOT}/include"]
+    if what.endswith((COMPILED, PRECOMPILED)):
+        options.append("-DSHARDWISE_COMPILED")
+    if what.endswith(PRECOMPILED):
+        header = folder / f"{pathlib.Path(compiler).name}.hpp"
+        if not header.exists():
+            header.write_text('#include "shardwise/shardwise.hpp"\n')
+            subprocess.run([compiler, *options, "-x", "c++-header", "-c", header, "-o", f"{header}.gch"])
+        options += ["-include", header]
+    return options
+
+
+def compile_once(compiler, what, text, folder):
+    """Compiles the program of this name, whose text is `text`."""
     source, out = folder / "program.cpp", folder / "program.o"
     source.write_text(text if text is not None else standard_headers(compiler, folder))
-    child = subprocess.Popen(
-        [compiler, "-std=c++20", "-O2", f"-I{ROOT}/include", "-c", source, "-o", out])
+    child = subprocess.Popen([compiler, *options_of(compiler, what, folder), "-c", source, "-o", out])
     try:
         _, status, used = os.wait4(child.pid, 0)
     except KeyboardInterrupt:
@@ -142,7 +157,7 @@ def measure(compilers, programs, rounds, folder, done):
             print(f"[{number * len(turns) + turn + 1} of {rounds * len(turns)}] {key[0]}, {key[1]}",
                   file=sys.stderr, flush=True)
             try:
-                run = compile_once(key[0], programs[key[1]][0], folder)
+                run = compile_once(*key, programs[key[1]][0], folder)
                 measured.setdefault(key, []).append(run)
             except Refused as problem:
                 wrong[key] = str(problem)

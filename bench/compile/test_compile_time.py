@@ -72,13 +72,13 @@ class Runs(unittest.TestCase):
 
     def test_all_programs(self):
         status, said, entries = self.run_script("nothing like this", "--rounds", "2", "g++")
-        self.assertEqual((status, len(entries)), (0, 7))
-        self.assertIn("[14 of 14] g++, standard headers", said)
+        self.assertEqual((status, len(entries)), (0, 9))
+        self.assertIn("[18 of 18] g++, standard headers", said)
         self.assertIn("| g++/model of 128 linear layers | ", said)
 
     def test_a_program_that_is_refused_is_told_and_the_others_are_measured(self):
         status, said, entries = self.run_script("sw::Model", "--quick", "g++")
-        self.assertEqual((status, len(entries)), (1, 4))
+        self.assertEqual((status, len(entries)), (1, 6))
         self.assertIn("g++ ended with exit code 3", entries[2]["error_message"])
         self.assertEqual(entries[1]["it: kB of code"], 2)
 
