@@ -11,13 +11,14 @@ set(SHARDWISE_FIND_MODULES ${CMAKE_CURRENT_LIST_DIR})
 if(NOT TARGET shardwise_compiled)
   add_library(shardwise_compiled STATIC EXCLUDE_FROM_ALL
     $<TARGET_PROPERTY:shardwise::shardwise,INTERFACE_INCLUDE_DIRECTORIES>/shardwise/compiled.cpp)
+  set_target_properties(shardwise_compiled PROPERTIES POSITION_INDEPENDENT_CODE ON DISABLE_PRECOMPILE_HEADERS ON)
   target_compile_definitions(shardwise_compiled PUBLIC SHARDWISE_COMPILED)
   target_link_libraries(shardwise_compiled PUBLIC shardwise::shardwise)
   add_library(shardwise::compiled ALIAS shardwise_compiled)
-  add_library(shardwise_precompiled INTERFACE)
-  target_precompile_headers(shardwise_precompiled INTERFACE <shardwise/shardwise.hpp>)
-  target_link_libraries(shardwise_precompiled INTERFACE shardwise::shardwise)
-  add_library(shardwise::precompiled ALIAS shardwise_precompiled)
+  add_library(shardwise::precompiled INTERFACE IMPORTED GLOBAL)
+  target_precompile_headers(shardwise::precompiled INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:<shardwise/shardwise.hpp$<ANGLE-R>>")
+  target_link_libraries(shardwise::precompiled INTERFACE shardwise::shardwise)
 endif()
 
 # shardwise_find_part(<part> <problem> [GLOBAL]): defines shardwise::<part>, seen from everywhere if

@@ -81,11 +81,11 @@ def options_of(compiler, what, folder):
     if what.endswith((COMPILED, PRECOMPILED)):
         options.append("-DSHARDWISE_COMPILED")
     if what.endswith(PRECOMPILED):
-        header = folder / f"{pathlib.Path(compiler).name}.hpp"
+        header = folder / f"{str(compiler).replace('/', '_')}.hpp"
         if not header.exists():
             header.write_text('#include "shardwise/shardwise.hpp"\n')
-            subprocess.run([compiler, *options, "-x", "c++-header", "-c", header, "-o", f"{header}.gch"])
-        options += ["-include", header]
+            subprocess.run([compiler, *options, "-x", "c++-header", "-c", header, "-o", f"{header}.gch"], check=True)
+        options += ["-include", header, "-Winvalid-pch", "-Werror=invalid-pch"]
     return options
 
 

@@ -3,6 +3,9 @@
 #ifndef SHARDWISE_COMPILED
 #define SHARDWISE_COMPILED
 #endif
+#ifdef SHARDWISE_BUILT_AS
+#error "shardwise: compile compiled.cpp without a header of shardwise in front of it"
+#endif
 #define SHARDWISE_INLINE
 
 #include "shardwise/comm/describe_mesh.hpp"

@@ -12,23 +12,26 @@
 #define SHARDWISE_INLINE inline
 #else
 
-// The linker refuses a program of another version, or with flags that change types: what it asks
-// for has another name than what compiled.cpp defines.
+// The linker refuses a program of another version, another standard or other containers: what it
+// asks for has another name than what compiled.cpp defines.
 #ifdef _GLIBCXX_DEBUG
 #define SHARDWISE_CONTAINERS debug_containers
 #else
 #define SHARDWISE_CONTAINERS usual_containers
 #endif
-#define SHARDWISE_NAME(major, minor, patch, standard, containers) \
+#define SHARDWISE_BUILT_AS_NAME(major, minor, patch, standard, containers) \
   version_##major##_##minor##_##patch##_standard_##standard##_##containers
 #define SHARDWISE_EXPANDED(name, ...) name(__VA_ARGS__)
-#define SHARDWISE_BUILT_AS                                                             \
-  SHARDWISE_EXPANDED(SHARDWISE_NAME, SHARDWISE_VERSION_MAJOR, SHARDWISE_VERSION_MINOR, \
+#define SHARDWISE_BUILT_AS                                                                      \
+  SHARDWISE_EXPANDED(SHARDWISE_BUILT_AS_NAME, SHARDWISE_VERSION_MAJOR, SHARDWISE_VERSION_MINOR, \
                      SHARDWISE_VERSION_PATCH, __cplusplus, SHARDWISE_CONTAINERS)
 
 namespace shardwise::compiled_must_be_built_as {
 
 extern const char SHARDWISE_BUILT_AS;
+#if __has_cpp_attribute(gnu::retain)
+[[gnu::retain]]  // where a linker drops what nobody reads
+#endif
 [[gnu::used]] static const char* const asked = &SHARDWISE_BUILT_AS;
 
 }  // namespace shardwise::compiled_must_be_built_as
