@@ -227,7 +227,7 @@ TEST_CASE("segments that do not fit the batches, or that differ, are refused on 
              "segments is none on rank 0, and batch 1 rows 5 to 9 on rank 1; give all");
       std::vector<Segment> many;
       for (std::size_t row = 0; row < 10; ++row) many.push_back({row, 1, 10 * row + size});
-      refuse({many, many}, "segments is 20 segments on rank 0, and others on rank 1; give all");
+      refuse({many, many}, "segments is 20 segments on rank 0, and other ones on rank 1; give all");
       CHECK(stage.model().step() == 1);
       const Packed none = ranks.rank() == 0 ? Packed{} : Packed{{}, {}};  // mean the same
       evaluate_pipeline_loss(stage, x, targets, CrossEntropy{}, none);
