@@ -13,6 +13,7 @@
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/collectives.hpp"
+#include "shardwise/comm/detail/block_mismatch.hpp"
 #include "shardwise/comm/detail/checks.hpp"
 #include "shardwise/comm/detail/device_message.hpp"
 #include "shardwise/comm/detail/device_sums.hpp"

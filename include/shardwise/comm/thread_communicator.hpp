@@ -12,8 +12,8 @@
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/collectives.hpp"
+#include "shardwise/comm/detail/block_mismatch.hpp"
 #include "shardwise/comm/detail/checks.hpp"
-#include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/comm/detail/thread_group.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/ordered_sum.hpp"

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/block_mismatch.hpp"
 #include "shardwise/comm/detail/chosen_checks.hpp"
 #include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/comm/detail/mpi_control_channel.hpp"

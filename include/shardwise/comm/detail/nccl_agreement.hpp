@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/block_mismatch.hpp"
 #include "shardwise/comm/detail/call_record.hpp"
 #include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/comm/detail/nccl_group.hpp"
