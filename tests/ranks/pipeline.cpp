@@ -517,10 +517,10 @@ TEST_CASE("stages that share parameters train as one rank, with clipped gradient
 namespace {
 
 // begin: evaluate
-template <class Stages>
-std::pair<double, std::size_t> evaluate(Stages& stages, const MicroBatches& batches) {
-  return {evaluate_pipeline_loss(stages, batches.inputs, batches.targets, CrossEntropy{}),
-          count_pipeline_correct(stages, batches.inputs, batches.targets)};
+template <class Models>
+std::pair<double, std::size_t> evaluate(Models& models, const MicroBatches& batches) {
+  return {evaluate_loss(models, batches.inputs, batches.targets, CrossEntropy{}),
+          count_correct(models, batches.inputs, batches.targets)};
 }
 // end: evaluate
 
@@ -530,12 +530,14 @@ struct Evaluated {
   double loss = 0;
   std::size_t correct = 0;
 
-  template <class Stages>
-  void check(Stages& stages) const {
-    const Place here = stages.all_ranks().place()[MeshAxis::pipeline];
-    MicroBatches batches({9, 1, 10}, stages.place());
+  /// On each rank of a mesh of a pipeline, or of 2 x 2 ranks along `data` and `tensor`.
+  template <class Models>
+  void check(Models& models, MeshPlace place) const {
+    const Place here = std::exchange(place[MeshAxis::pipeline], Place{});
+    const bool gives_less = here.rank == 0 && place[MeshAxis::data].rank == 0;
+    MicroBatches batches({9, 1, 10}, place);
     std::size_t first = 0, called = 0;
-    evaluate_pipeline(stages, batches.inputs, [&](std::size_t batch, const auto& y) {
+    for_each_output(models, batches.inputs, [&](std::size_t batch, const auto& y) {
       CHECK(batch == called++);
       for_each_global_run(y, [&](std::size_t global, std::size_t local, std::size_t count) {
         for (std::size_t i = 0; i < count; ++i)
@@ -544,23 +546,22 @@ struct Evaluated {
       first += y.global().elements();
     });
     CHECK(called == (here.rank + 1 == here.size ? 3 : 0));
-    const auto [mine, of_all] = evaluate(stages, batches);
+    const auto [mine, of_all] = evaluate(models, batches);
     CHECK(std::abs(mine - loss) < 1e-13);
     CHECK(of_all == correct);
-    stages.for_each([](auto& stage) { CHECK(stage.model().step() == 1); });
-    if (here.rank == 0) batches.targets.pop_back();
-    CHECK(
-        contains(error_of([&] { count_pipeline_correct(stages, batches.inputs, batches.targets); }),
-                 "3 inputs and 2 targets were given"));
-    if (here.rank == 0) batches.inputs.pop_back();
-    CHECK(contains(error_of([&] { evaluate_pipeline(stages, batches.inputs, [](auto...) {}); }),
-                   "ranks disagree on what a pipeline evaluates"));
+    detail::for_each_model(models, [](auto& model) { CHECK(model.step() == 1); });
+    if (gives_less) batches.targets.pop_back();
+    CHECK(contains(error_of([&] { count_correct(models, batches.inputs, batches.targets); }),
+                   "3 inputs and 2 targets were given"));
+    if (gives_less) batches.inputs.pop_back();
+    CHECK(contains(error_of([&] { for_each_output(models, batches.inputs, [](auto...) {}); }),
+                   "ranks disagree on what they evaluate"));
   }
 };
 
 }  // namespace
 
-TEST_CASE("stages evaluate as one rank") {
+TEST_CASE("a mesh and stages evaluate batches as one rank") {
   Evaluated one;
   run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     Model<Net, Ctx> model(ranks, Seed{5});
@@ -571,12 +572,16 @@ TEST_CASE("stages evaluate as one rank") {
     one.correct = count_correct(model, batch.inputs[0], batch.targets[0]);
   });
   REQUIRE((one.correct > 0 && one.correct < 20));
+  run_mesh({.data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    Model<Net, Ctx> model(ranks, Seed{5});
+    one.check(model, ranks.place());
+  });
   struct Ended : Sequential<Linear<split::none, 6, 5>, Identity> {};
   constexpr std::array before_identity{CutPlace{1}};  // its output is its input's memory
   run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     on_pipeline_stage<Ctx, before_identity>(Ended{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
       const MicroBatches batches({3}, stage.place());
-      evaluate_pipeline(stage, batches.inputs, [&](std::size_t, const auto& y) {
+      for_each_output(stage, batches.inputs, [&](std::size_t, const auto& y) {
         const std::vector<double> before(y.span().begin(), y.span().end());
         const Buffer other = stage.model().run().pool.take(y.size() * sizeof(double));
         std::fill_n(static_cast<double*>(other.data()), y.size(), 7.0);
@@ -586,8 +591,9 @@ TEST_CASE("stages evaluate as one rank") {
   });
   run_mesh({.pipeline = 2, .data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     on_pipeline_stage<Ctx, in_blocks>(Net{}, ranks, Seed{5}, shape_of(1),
-                                      [&](auto& stage) { one.check(stage); });
-    on_two_stages<four>(Net{}, ranks, Seed{5}, [&](auto& chunks) { one.check(chunks); });
+                                      [&](auto& stage) { one.check(stage, ranks.place()); });
+    on_two_stages<four>(Net{}, ranks, Seed{5},
+                        [&](auto& chunks) { one.check(chunks, ranks.place()); });
   });
 }
 
@@ -618,7 +624,7 @@ TEST_CASE("the first stage evaluates few batches more than the last one") {
       auto& line = stage.of_rank().gradient_line();
       line.clear();
       std::size_t called = 0;
-      evaluate_pipeline(stage, few.inputs, [&](std::size_t batch, const auto&) {
+      for_each_output(stage, few.inputs, [&](std::size_t batch, const auto&) {
         if (batch == 0)
           while (Counts::begun < 4) std::this_thread::yield();
         for (int i = 0; i < 1000; ++i) std::this_thread::yield();

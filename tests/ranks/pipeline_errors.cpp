@@ -174,9 +174,9 @@ void check_losses_told(const Loss& usual, const Loss& other, const std::string& 
   CHECK(of_step == "ranks disagree on the step of the pipeline: " + what);
   const std::string evaluated =
       told_with_rank_5([&](auto& stage, MicroBatches& batches, bool is_5) {
-        evaluate_pipeline_loss(stage, batches.inputs, batches.targets, is_5 ? other : usual);
+        evaluate_loss(stage, batches.inputs, batches.targets, is_5 ? other : usual);
       });
-  CHECK(evaluated == "ranks disagree on what a pipeline evaluates: " + what);
+  CHECK(evaluated == "ranks disagree on what they evaluate: " + what);
 }
 
 /// Weights of five classes.
@@ -189,22 +189,22 @@ ClassWeights weights_in(const std::array<double, 5>& numbers) {
 TEST_CASE("ranks that evaluate other batches, or count otherwise, are told what differs alone") {
   CHECK(told_with_rank_5([&](auto& stage, MicroBatches& batches, bool is_5) {
           if (is_5) batches.inputs.pop_back();
-          evaluate_pipeline(stage, batches.inputs, [](auto...) {});
+          for_each_output(stage, batches.inputs, [](auto...) {});
         }) ==
-        "ranks disagree on what a pipeline evaluates: batches is 4 x [batch 5, feature 6] on ranks "
+        "ranks disagree on what they evaluate: batches is 4 x [batch 5, feature 6] on ranks "
         "0 to 4, 6, 7, and 3 x [batch 5, feature 6] on rank 5; give all ranks the same");
   CHECK(told_with_rank_5([&](auto& stage, MicroBatches&, bool is_5) {
           std::vector<std::size_t> many;
           for (std::size_t k = 0; k < 40; ++k) many.push_back(1 + k % 2);
           if (is_5) many.back() = 3;
-          evaluate_pipeline(stage, MicroBatches(many, stage.place()).inputs, [](auto...) {});
+          for_each_output(stage, MicroBatches(many, stage.place()).inputs, [](auto...) {});
         }) ==
-        "ranks disagree on what a pipeline evaluates: what differs is too long for this message; "
+        "ranks disagree on what they evaluate: what differs is too long for this message; "
         "give all ranks the same");
   CHECK(told_with_rank_5([&](auto& stage, MicroBatches& batches, bool is_5) {
-          count_pipeline_top_k(stage, batches.inputs, batches.targets, is_5 ? 1 : 2);
+          count_top_k(stage, batches.inputs, batches.targets, is_5 ? 1 : 2);
         }) ==
-        "ranks disagree on what a pipeline evaluates: k is 2 on ranks 0 to 4, 6, 7, and 1 on rank "
+        "ranks disagree on what they evaluate: k is 2 on ranks 0 to 4, 6, 7, and 1 on rank "
         "5; give all ranks the same");
 }
 

@@ -146,8 +146,8 @@ void check(Stages& stages, Optimizers& optimizer, const PipelineSchedule& schedu
   for (int step = 0; step < steps; ++step)
     many.losses.push_back(train_pipeline_step(stages, schedule, x, targets, loss, optimizer,
                                               {.clip_norm = 0.3}, segments));
-  many.losses.push_back(evaluate_pipeline_loss(stages, x, targets, loss, segments));
-  many.losses.push_back(static_cast<double>(count_pipeline_top_k(stages, x, counted, 4, segments)));
+  many.losses.push_back(evaluate_loss(stages, x, targets, loss, segments));
+  many.losses.push_back(static_cast<double>(count_top_k(stages, x, counted, 4, segments)));
   stages.for_each([&](auto& stage) { collect(stage.model(), many); });
   CHECK(largest_difference(many.losses, one.losses) < 1e-12);
   for (const auto& one_of : many.parameters) {
@@ -206,9 +206,7 @@ TEST_CASE("segments that do not fit the batches, or that differ, are refused on 
                               segments);
         };
         CHECK(contains(error_of(step), why));
-        const auto evaluate = [&] {
-          evaluate_pipeline_loss(stage, x, targets, CrossEntropy{}, segments);
-        };
+        const auto evaluate = [&] { evaluate_loss(stage, x, targets, CrossEntropy{}, segments); };
         CHECK(contains(error_of(evaluate), why));
       };
       refuse({{{0, 5}}}, "pipeline: 2 inputs and 1 lists of segments were given; give one list");
@@ -230,7 +228,7 @@ TEST_CASE("segments that do not fit the batches, or that differ, are refused on 
       refuse({many, many}, "segments is 20 segments on rank 0, and other ones on rank 1; give all");
       CHECK(stage.model().step() == 1);
       const Packed none = ranks.rank() == 0 ? Packed{} : Packed{{}, {}};  // mean the same
-      evaluate_pipeline_loss(stage, x, targets, CrossEntropy{}, none);
+      evaluate_loss(stage, x, targets, CrossEntropy{}, none);
       const Packed good{{{0, 2}, {5, 3}}, {}};
       const PipelineSchedule schedule = one_f_one_b(2, 2);
       CHECK(testing::allocated_after_second([&] {

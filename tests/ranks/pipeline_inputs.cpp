@@ -144,8 +144,7 @@ void check(Stages& stages, Optimizers& optimizer, const PipelineSchedule& schedu
   for (int step = 0; step < 2; ++step)
     many.losses.push_back(train_pipeline_step(stages, schedule, batches.inputs, batches.targets,
                                               CrossEntropy{}, optimizer, clipped));
-  many.losses.push_back(
-      evaluate_pipeline_loss(stages, batches.inputs, batches.targets, CrossEntropy{}));
+  many.losses.push_back(evaluate_loss(stages, batches.inputs, batches.targets, CrossEntropy{}));
   stages.for_each([&](auto& stage) { collect(stage.model(), many.parameters); });
   CHECK(largest_difference(many.losses, one.losses) < 1e-13);
   for (const auto& one_of : many.parameters) {
@@ -153,8 +152,8 @@ void check(Stages& stages, Optimizers& optimizer, const PipelineSchedule& schedu
     CHECK(largest_difference(one_of.second, one.parameters.at(one_of.first)) < 1e-13);
   }
   if (here.rank == 1) std::get<2>(batches.inputs[1]) = std::get<2>(batches.inputs[0]);
-  CHECK(contains(error_of([&] { evaluate_pipeline(stages, batches.inputs, [](auto...) {}); }),
-                 "ranks disagree on what a pipeline evaluates"));
+  CHECK(contains(error_of([&] { for_each_output(stages, batches.inputs, [](auto...) {}); }),
+                 "ranks disagree on what they evaluate"));
 }
 
 }  // namespace
@@ -242,7 +241,7 @@ TEST_CASE(
                                    CrossEntropy{}, optimizer);
       };
       CHECK(error_of([&] { step(bad); }) == expected);
-      CHECK(error_of([&] { evaluate_pipeline(stage, bad, [](auto...) {}); }) == expected);
+      CHECK(error_of([&] { for_each_output(stage, bad, [](auto...) {}); }) == expected);
       CHECK(std::isfinite(step(good)));
     });
   });

@@ -75,7 +75,7 @@ std::vector<double> pipeline_steps(B& backend, Ranks& ranks,
     for (int step = 0; step < 3; ++step)
       told.push_back(train_pipeline_step(stages, schedule, x, labels, CrossEntropy{}, optimizer,
                                          {.overlap = sums}));
-    told.push_back(evaluate_pipeline_loss(stages, x, labels, CrossEntropy{}));
+    told.push_back(evaluate_loss(stages, x, labels, CrossEntropy{}));
   };
   on_pipeline_stage<Context<double, B, Ranks>, Cut, Ends<Invariant, Invariant>, Chunks>(
       InThreeGroups{}, ranks, Seed{5}, in, backend,

@@ -1,5 +1,6 @@
 #pragma once
-// Evaluation by the stages of a pipeline: outputs, losses and correct predictions.
+// Evaluation of several batches by a model or by the stages of a pipeline: outputs, losses and
+// correct predictions.
 
 #include <algorithm>
 #include <cstddef>
@@ -30,23 +31,38 @@ namespace shardwise {
 
 namespace detail {
 
-/// Throws argument_error for another number of targets than of batches. Calls check(output shape,
-/// target) for each batch on the last stage.
-template <class Stages, class Target, class Check>
-void require_targets(Stages& stages, const std::vector<typename Stages::input_view>& x,
-                     const std::vector<Target>& targets, Check&& check) {
-  if (x.size() != targets.size())
-    throw argument_error({"pipeline: ", x.size(), " inputs and ", targets.size(),
-                          " targets were given; give one of each for each batch"});
-  stages.for_each([&]<class Stage>([[maybe_unused]] Stage& stage) {
-    if constexpr (Stage::is_last)
-      for (std::size_t i = 0; i < x.size(); ++i)
-        check(stage.model().layers().output_shape(stage.input_shape(shapes_of_each(x[i]))),
-              targets[i]);
-  });
+/// Whether this is one model, and no stages of a pipeline.
+template <class M>
+concept OneModel = requires(M& models) {
+  models.run();
+};
+
+/// Calls f(shape of the model's output) for these inputs, where the rank has the last layer.
+template <class Models, class F>
+void with_output_shape(Models& models, const typename Models::input_view& x, F&& f) {
+  if constexpr (OneModel<Models>) {
+    f(models.layers().output_shape(shapes_of_each(x)));
+  } else {
+    models.for_each([&]<class Stage>([[maybe_unused]] Stage& stage) {
+      if constexpr (Stage::is_last)
+        f(stage.model().layers().output_shape(stage.input_shape(shapes_of_each(x))));
+    });
+  }
 }
 
-/// Runs batch `number` forward in one stage, and calls f(stage, number, output) on the last one.
+/// Throws argument_error for another number of targets than of batches. Calls check(output shape,
+/// target) for each batch where the rank has the last layer.
+template <class Models, class Target, class Check>
+void require_targets(Models& models, const std::vector<typename Models::input_view>& x,
+                     const std::vector<Target>& targets, Check&& check) {
+  if (x.size() != targets.size())
+    throw argument_error({"evaluation: ", x.size(), " inputs and ", targets.size(),
+                          " targets were given; give one of each for each batch"});
+  for (std::size_t i = 0; i < x.size(); ++i)
+    with_output_shape(models, x[i], [&](const auto& output) { check(output, targets[i]); });
+}
+
+/// Runs batch `number` forward in one stage, and calls f(model, number, output) on the last one.
 template <class Stage, class F>
 void evaluate_stage(Stage& stage, const std::vector<typename Stage::input_view>& x,
                     BatchSegments segments, std::size_t number, [[maybe_unused]] F& f) {
@@ -65,7 +81,7 @@ void evaluate_stage(Stage& stage, const std::vector<typename Stage::input_view>&
     }
   }();
   if constexpr (Stage::is_last) {
-    f(stage, number, output);
+    f(model, number, output);
   } else {
     messages.send(output.span(), 1, number, Phase::evaluate);
   }
@@ -89,26 +105,14 @@ void end_turn(Rank& rank, std::size_t turn, std::size_t turns) {
   line.send(std::span(&done, 1), 0, static_cast<int>(turn));
 }
 
-/// Runs all batches forward, after `check` on each rank, with `options` that all ranks have, and
-/// calls f(stage, number of the batch, output) on the last stage. A rank with several stages takes
-/// a batch for each rank through one stage, and then through the next one, so that no rank waits: a
-/// turn. If sends meet their receives, it takes one batch at a time.
-template <class Stages, class Check, class F>
+/// Runs all batches forward in the stages, and calls f(model, number of the batch, output) on the
+/// last one. A rank with several stages takes a batch for each rank through one stage, and then
+/// through the next one, so that no rank waits: a turn. If sends meet their receives, it takes one
+/// batch at a time.
+template <class Stages, class F>
 void evaluate_stages(Stages& stages, const std::vector<typename Stages::input_view>& x,
-                     BatchSegments segments, const GivenOptions& options, Check&& check, F&& f) {
-  const auto runs = stages.runs();
+                     BatchSegments segments, F&& f) {
   auto& rank = stages.of_rank();
-  HostRanks all_ranks(runs.first(), rank.all_ranks());
-  on_all_ranks<collective_error>(all_ranks, [&] {
-    require_all_stages(runs, "evaluation");
-    require_segments(runs.first().pool, segments, x);
-    stages.for_each([&](auto& stage) {
-      for (const auto& one : x) stage.require_cut_alike(shapes_of_each(one));
-    });
-    check();
-  });
-  require_same_batches(all_ranks, rank.all_ranks(), "what a pipeline evaluates", x, segments,
-                       options);
   constexpr bool are_buffered =
       sends_of<std::remove_cvref_t<decltype(rank.all_ranks())>>() == Sends::buffered;
   const std::size_t together =
@@ -124,23 +128,52 @@ void evaluate_stages(Stages& stages, const std::vector<typename Stages::input_vi
   }
 }
 
-/// A number of the last stage, on every rank; others pass 0.
-template <class Stages, class Number>
-Number from_last_stage(Stages& stages, Number number) {
-  return all_reduced(
-      stages.runs().first(), stages.line(), [] { return std::string("result of the last stage"); },
-      number);
+/// Runs all batches forward, after `check` on each rank, with `options` that all ranks have, and
+/// calls f(model, number of the batch, output) where the rank has the last layer.
+template <class Models, class Check, class F>
+void evaluate_batches(Models& models, const std::vector<typename Models::input_view>& x,
+                      BatchSegments segments, const GivenOptions& options, Check&& check, F&& f) {
+  const auto runs = runs_of(models);
+  auto& ranks = runs.first().ranks_of_all_stages();
+  HostRanks host(runs.first());
+  on_all_ranks<collective_error>(host, [&] {
+    require_all_stages(runs, "evaluation");
+    require_segments(runs.first().pool, segments, x);
+    if constexpr (!OneModel<Models>)
+      models.for_each([&](auto& stage) {
+        for (const auto& one : x) stage.require_cut_alike(shapes_of_each(one));
+      });
+    check();
+  });
+  require_same_batches(host, ranks, "what they evaluate", x, segments, options);
+  if constexpr (OneModel<Models>) {
+    for (std::size_t i = 0; i < x.size(); ++i)
+      f(models, i, models.evaluate(x[i], segments_of(segments, i, x[i])));
+  } else {
+    evaluate_stages(models, x, segments, f);
+  }
+}
+
+/// A number of the ranks that have the last layer, on every rank; others pass 0.
+template <class Models, class Number>
+Number from_last_stage(Models& models, Number number) {
+  if constexpr (OneModel<Models>)
+    return number;
+  else
+    return all_reduced(
+        models.runs().first(), models.line(),
+        [] { return std::string("result of the last stage"); }, number);
 }
 
 }  // namespace detail
 
-/// Runs the stages of a pipeline forward on batches, which may differ in size, in evaluation: saves
-/// nothing, drops nothing. `stages` is a PipelineStage, or PipelineChunks. Calls f(number of the
-/// batch, output) for each batch on the ranks of the last stage; the output is a view that is valid
-/// during the call. f may call what the ranks of the last stage call together. Each stage goes on
-/// to the next batch while later ones compute; the first one is at most 2 P - 1 batches ahead of
-/// the last one, for P ranks along `pipeline`. Every rank of the mesh calls it, between two steps,
-/// with the same shapes; the elements of `x` are read on the first stage. `segments` are the
+/// Runs batches forward in evaluation, which saves nothing and drops nothing; they may differ in
+/// size. `models` is a Model, or of a pipeline the PipelineStage or the PipelineChunks. Calls
+/// f(number of the batch, output) for each batch on the ranks that have the last layer; the output
+/// is a view that is valid during the call. f may call what these ranks call together. Each stage
+/// goes on to the next batch while later ones compute; the first one is at most 2 P - 1 batches
+/// ahead of the last one, for P ranks along `pipeline`. Every rank calls it, between two steps,
+/// with the same shapes; the elements of `x` are read where the first layer is. `segments` are the
 /// sequences of each batch, as Model::forward says, the same on every rank: a list for each, or
 /// none at all.
 /// sends    an all-reduce of one int32 and one of two int64 of each rank; along `pipeline`
@@ -149,80 +182,82 @@ Number from_last_stage(Stages& stages, Number number) {
 /// throws   before anything else is sent, on every rank: collective_error if ranks were given
 ///          batches of other sizes or other segments, argument_error for another number of lists
 ///          than of batches and for segments that overlap or leave their sample; as
-///          Model::evaluate, and what f throws: the run then ends, because other stages wait
-template <class Stages, class F>
-void evaluate_pipeline(Stages& stages, const std::vector<typename Stages::input_view>& x, F&& f,
-                       std::span<const std::vector<Segment>> segments = {}) {
-  detail::evaluate_stages(
-      stages, x, segments, {}, [] {},
+///          Model::evaluate, and what f throws: in a pipeline the run then ends, because other
+///          stages wait
+template <class Models, class F>
+void for_each_output(Models& models, const std::vector<typename Models::input_view>& x, F&& f,
+                     std::span<const std::vector<Segment>> segments = {}) {
+  detail::evaluate_batches(
+      models, x, segments, {}, [] {},
       [&](auto&, std::size_t number, const auto& output) { f(number, output); });
 }
 
 /// The loss of all batches together in evaluation, as if they were one; the same number on every
-/// rank. The elements of `targets` are read on the last stage. 0 for no batches. As
-/// `evaluate_loss` of several batches.
-/// sends    as evaluate_pipeline; `loss_plan` on the last stage; an all-reduce of one double
-/// throws   as evaluate_pipeline; before anything else is sent, on every rank: collective_error if
+/// rank. The elements of `targets` are read where the last layer is. 0 for no batches. A loss that
+/// leaves out or weighs labels needs its `counted`, of all batches.
+/// sends    as for_each_output; `loss_plan` where the last layer is; of a pipeline an all-reduce of
+///          one double
+/// throws   as for_each_output; before anything else is sent, on every rank: collective_error if
 ///          ranks were given other losses, argument_error for another number of targets than of
 ///          inputs, and as the loss for the shape of a target
-template <class Stages, class Target, class Chosen>
-double evaluate_pipeline_loss(Stages& stages, const std::vector<typename Stages::input_view>& x,
-                              const std::vector<Target>& targets, const Chosen& loss,
-                              std::span<const std::vector<Segment>> segments = {}) {
+template <class Models, class Target, class Chosen>
+double evaluate_loss(Models& models, const std::vector<typename Models::input_view>& x,
+                     const std::vector<Target>& targets, const Chosen& loss,
+                     std::span<const std::vector<Segment>> segments = {}) {
   std::size_t samples = 0;
   for (const auto& one : x) samples += detail::samples_of(one);
   detail::GivenOptions options;
-  detail::add_loss(options, stages.runs().first(), loss);
+  detail::add_loss(options, detail::runs_of(models).first(), loss);
   double sum = 0;
-  detail::evaluate_stages(
-      stages, x, segments, options,
+  detail::evaluate_batches(
+      models, x, segments, options,
       [&] {
-        detail::require_targets(stages, x, targets, [&](const Shape& output, const Target& target) {
+        detail::require_targets(models, x, targets, [&](const auto& output, const Target& target) {
           detail::require_target(loss, output, target);
         });
       },
-      [&](auto& stage, std::size_t i, const auto& output) {
-        sum += detail::evaluated_part_of_output(stage.model(), output, targets[i], loss,
+      [&](auto& model, std::size_t i, const auto& output) {
+        sum += detail::evaluated_part_of_output(model, output, targets[i], loss,
                                                 {detail::samples_of(x[i]), samples});
       });
-  return detail::from_last_stage(stages, sum);
+  return detail::from_last_stage(models, sum);
 }
 
 /// The number of rows of all batches whose label has one of the k largest logits, in evaluation;
-/// the same number on every rank. As `count_top_k`, with the layouts that it takes.
-/// sends    as evaluate_pipeline; on the last stage as count_top_k; an all-reduce of one int64
-/// throws   as evaluate_pipeline and count_top_k; before anything else is sent, on every rank:
-///          collective_error if k differs, argument_error for another number of labels than of
-///          inputs, shape_error for labels of another shape
-template <class Stages, class Labels>
-std::size_t count_pipeline_top_k(Stages& stages, const std::vector<typename Stages::input_view>& x,
-                                 const std::vector<Labels>& labels, std::size_t k,
-                                 std::span<const std::vector<Segment>> segments = {}) {
+/// the same number on every rank. As `count_top_k` of one batch, with the layouts that it takes.
+/// sends    as for_each_output; where the last layer is as count_top_k of one batch; of a pipeline
+///          an all-reduce of one int64
+/// throws   as for_each_output and count_top_k of one batch; before anything else is sent, on every
+///          rank: collective_error if k differs, argument_error for another number of labels than
+///          of inputs, shape_error for labels of another shape
+template <class Models, class Labels>
+std::size_t count_top_k(Models& models, const std::vector<typename Models::input_view>& x,
+                        const std::vector<Labels>& labels, std::size_t k,
+                        std::span<const std::vector<Segment>> segments = {}) {
   detail::GivenOptions options;
   options.add("k", k);
   std::int64_t count = 0;
-  detail::evaluate_stages(
-      stages, x, segments, options,
+  detail::evaluate_batches(
+      models, x, segments, options,
       [&] {
-        detail::require_targets(stages, x, labels, [&](const Shape& output, const Labels& one) {
+        detail::require_targets(models, x, labels, [&](const Shape& output, const Labels& one) {
           detail::check_label_shape(output, one.global());
           detail::check_k(k, output.back().extent());
         });
       },
-      [&](auto& stage, std::size_t i, const auto& output) {
-        count += static_cast<std::int64_t>(
-            detail::count_top_k_of_output(stage.model(), output, labels[i], k));
+      [&](auto& model, std::size_t i, const auto& output) {
+        count +=
+            static_cast<std::int64_t>(detail::count_top_k_of_output(model, output, labels[i], k));
       });
-  return static_cast<std::size_t>(detail::from_last_stage(stages, count));
+  return static_cast<std::size_t>(detail::from_last_stage(models, count));
 }
 
-/// The number of rows whose largest logit is the label's: `count_pipeline_top_k` with k = 1.
-template <class Stages, class Labels>
-std::size_t count_pipeline_correct(Stages& stages,
-                                   const std::vector<typename Stages::input_view>& x,
-                                   const std::vector<Labels>& labels,
-                                   std::span<const std::vector<Segment>> segments = {}) {
-  return count_pipeline_top_k(stages, x, labels, 1, segments);
+/// The number of rows of all batches whose largest logit is the label's: `count_top_k` with k = 1.
+template <class Models, class Labels>
+std::size_t count_correct(Models& models, const std::vector<typename Models::input_view>& x,
+                          const std::vector<Labels>& labels,
+                          std::span<const std::vector<Segment>> segments = {}) {
+  return count_top_k(models, x, labels, 1, segments);
 }
 
 }  // namespace shardwise
