@@ -1,4 +1,4 @@
-// Mixtures of experts that cannot be, each said where it is written.
+// Mixtures of experts and models of the Llama family that cannot be, each said where it is written.
 
 #include "shardwise/layers/experts.hpp"
 
@@ -17,6 +17,8 @@ constexpr Experts<split::expert, ExpertSizes{.experts = 4, .chosen = 2}> experts
 constexpr Experts<split::output, sizes> experts{};
 #elif CASE == 4  // expect: only models with experts have a balancing loss
 const auto model = llama<TensorPlan, LlamaForm{.balanced = true}>({});
+#elif CASE == 5  // expect: two windows are those of the config
+const auto model = llama<TensorPlan, LlamaForm{.window = 4, .two_windows = true}>({});
 #else
 constexpr Experts<split::expert, sizes> experts{};
 #endif

@@ -421,7 +421,7 @@ void check_in_two_stages(const Net& net) {
 TEST_CASE(
     "a Llama, a GPT-J and a vision transformer that are cut between blocks are those of one "
     "rank") {
-  constexpr LlamaForm tied{.tied = true};
+  constexpr LlamaForm tied{.tied = true, .window = dynamic, .two_windows = true};
   const LlamaConfig llama_sizes{.form = tied,
                                 .vocabulary = vocabulary,
                                 .features = 12,
@@ -429,7 +429,8 @@ TEST_CASE(
                                 .heads = 6,
                                 .groups = 3,
                                 .head_size = 2,
-                                .layers = 2};
+                                .layers = 6,
+                                .turn = {{.layers = 2, .window = 2}, {.layers = 1}}};
   check_in_two_stages<OfText, 2>(llama<TensorPlan, tied, 2>(llama_sizes));
   check_in_two_stages<OfText, 2>(parallel_gpt<TensorPlan, gptj_form, 3>({.form = gptj_form,
                                                                          .vocabulary = vocabulary,

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "shardwise/backend/activation.hpp"
+#include "shardwise/core/error.hpp"
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/attend.hpp"
@@ -37,10 +38,18 @@ struct LlamaForm {
   bool tied = false;             ///< whether the logits use the table of the embedding
   bool experts = false;          ///< whether blocks end in a mixture of experts, as in Mixtral
   bool balanced = false;         ///< whether each mixture has a balancing loss in training
-  std::size_t window = 0;  ///< tokens that a token sees, with itself; 0 for all before it; in a
-                           ///< type also `dynamic`, for the window of the config
+  std::size_t window = 0;    ///< tokens that a token sees, with itself; 0 for all before it; in a
+                             ///< type also `dynamic`, for the window of the config
+  bool two_windows = false;  ///< whether blocks have two windows in turn, those of the config, as
+                             ///< some Qwen2 and Qwen3; then `window` is `dynamic`
 
   friend constexpr bool operator==(const LlamaForm&, const LlamaForm&) = default;
+};
+
+/// Blocks in a row that have the same window.
+struct LlamaRun {
+  std::size_t layers = 0;  ///< blocks
+  std::size_t window = 0;  ///< tokens that a token sees, with itself; 0 for all before it
 };
 
 /// Everything that describes one model of the family.
@@ -56,9 +65,11 @@ struct LlamaConfig {
   std::size_t groups = 0;      ///< heads of keys and values; a divisor of `heads`
   std::size_t head_size = 0;   ///< features of a head
   std::size_t layers = 0;      ///< blocks
-  double epsilon = 1e-5;       ///< of norms
-  RopeOptions rope{};          ///< of positions
-  bool fused = false;          ///< whether files have q, k, v in one weight, and gate and factor
+  LlamaRun turn[2] = {};  ///< with `form.two_windows`: so many blocks of the first, then of the
+                          ///< second, and so on until all are there
+  double epsilon = 1e-5;  ///< of norms
+  RopeOptions rope{};     ///< of positions
+  bool fused = false;     ///< whether files have q, k, v in one weight, and gate and factor
 };
 
 namespace detail {
@@ -91,7 +102,8 @@ inline std::string text_of(const LlamaForm& form) {
        ", .perceptron_bias = ", flag_text(form.perceptron_bias),
        ", .head_norms = ", flag_text(form.head_norms), ", .tied = ", flag_text(form.tied),
        ", .experts = ", flag_text(form.experts), ", .balanced = ", flag_text(form.balanced),
-       ", .window = ", size_name(form.window), "}"});
+       ", .window = ", size_name(form.window), ", .two_windows = ", flag_text(form.two_windows),
+       "}"});
 }
 
 /// The form that a type must have for this config, where it leaves its window `dynamic` or not.
@@ -99,6 +111,37 @@ constexpr LlamaForm form_for(const LlamaConfig& config, bool any_window) {
   LlamaForm form = config.form;
   if (any_window) form.window = dynamic;
   return form;
+}
+
+/// The same as text, which says how layers differ.
+inline std::string text_of_form_for(const LlamaConfig& config, bool any_window) {
+  std::string text = text_of(form_for(config, any_window));
+  if (!config.form.two_windows) return text;
+  text += " for layers in turn:";
+  for (const LlamaRun& run : config.turn) {
+    append(text, {&run == config.turn ? " " : ", then ", run.layers});
+    if (run.window == 0) {
+      text += " without a window";
+    } else {
+      append(text, {" with a window of ", run.window});
+    }
+  }
+  return text;
+}
+
+inline void require_llama_form(const LlamaForm& type, const LlamaConfig& config) {
+  const bool any_window = type.window == dynamic;
+  if (type == form_for(config, any_window)) return;
+  require_form("llama", text_of(type), text_of_form_for(config, any_window));
+}
+
+/// How often the two runs of blocks follow each other.
+inline std::size_t turns_of(const LlamaConfig& config) {
+  const auto& [first, second] = config.turn;
+  const std::size_t turn = first.layers + second.layers;
+  if (turn > 0 && config.layers % turn == 0) return config.layers / turn;
+  throw argument_error({"llama: ", config.layers, " layers are no whole number of turns of ",
+                        first.layers, " and ", second.layers, " layers"});
 }
 
 template <AttentionForm Form>
@@ -119,11 +162,11 @@ Attend<Form> attention_in(std::size_t window) {
 ///
 /// or with `Experts` in place of the second half.
 ///
-/// `Blocks` is the number of blocks if the type is to have it, as stages of a pipeline need; the
-/// blocks are part 2.
+/// `Blocks` is the number of blocks, or with two windows that of turns, if the type is to have it,
+/// as stages of a pipeline need; the blocks are part 2.
 /// throws   argument_error if the form of the type is not that of `config`, `groups` does not
-///          divide `heads`, `layers` is not `Blocks`, or a token cannot choose `chosen` of the
-///          experts
+///          divide `heads`, `layers` is not `Blocks` or no whole number of turns, or a token cannot
+///          choose `chosen` of the experts
 /// source   Touvron et al. 2023, section 2.2; Jiang et al. 2023 (Mistral 7B), section 2; Jiang et
 ///          al. 2024 (Mixtral of experts), section 2
 template <class Plan = TensorPlan, LlamaForm Form = LlamaForm{}, std::size_t Blocks = dynamic>
@@ -131,13 +174,14 @@ auto llama(const LlamaConfig& config) {
   static_assert(Form.experts || !Form.balanced,
                 "LlamaForm: only models with experts have a balancing loss.");
   static_assert(!(Form.experts && Form.perceptron_bias), "LlamaForm: experts have no bias.");
+  static_assert(!Form.two_windows || Form.window == dynamic,
+                "LlamaForm: two windows are those of the config: .window = dynamic.");
   using Heads = Linear<typename Plan::first, dynamic, dynamic, Form.bias>;
   using Output = Linear<typename Plan::second, dynamic, dynamic, Form.output_bias>;
   using Logits = Linear<typename Plan::first, dynamic, dynamic, false>;
   using Table = Embedding<dynamic, dynamic, typename Plan::first>;
   detail::require_groups("llama", config.heads, config.groups);
-  detail::require_form("llama", detail::text_of(Form),
-                       detail::text_of(detail::form_for(config, Form.window == dynamic)));
+  detail::require_llama_form(Form, config);
   const std::size_t wide = config.features, size = config.head_size;
   const RmsNorm<dynamic> norm(wide, Epsilon{config.epsilon});
 
@@ -152,14 +196,25 @@ auto llama(const LlamaConfig& config) {
     }
   };
   constexpr AttentionForm attention{.readers = dynamic, .window = Form.window};
-  const auto attend = detail::attention_in<attention>(config.form.window);
-  const auto block =
-      Sequential(Residual(Sequential(norm, Join(attend, turned(queries), turned(keys), keys),
-                                     Output(config.heads * size, wide))),
-                 Residual(detail::llama_perceptron<Plan, Form>(config, norm)));
+  const auto block = [&](std::size_t window) {
+    const auto attend = detail::attention_in<attention>(window);
+    return Sequential(Residual(Sequential(norm, Join(attend, turned(queries), turned(keys), keys),
+                                          Output(config.heads * size, wide))),
+                      Residual(detail::llama_perceptron<Plan, Form>(config, norm)));
+  };
 
   const To<typename Plan::stream> stream;
-  const auto blocks = detail::repeated<Blocks>(config.layers, block);
+  const auto blocks = [&] {
+    if constexpr (Form.two_windows) {
+      const auto& [first, second] = config.turn;
+      const std::size_t turns = detail::turns_of(config);
+      return detail::repeated<Blocks>(turns,
+                                      Sequential(Repeat(first.layers, block(first.window)),
+                                                 Repeat(second.layers, block(second.window))));
+    } else {
+      return detail::repeated<Blocks>(config.layers, block(config.form.window));
+    }
+  }();
   const Table table(config.vocabulary, wide);
   const Logits logits(wide, config.vocabulary);
   if constexpr (Form.tied) {

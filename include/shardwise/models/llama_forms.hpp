@@ -14,8 +14,8 @@ template <LlamaForm... Forms>
 struct LlamaForms {};
 
 /// The forms that files of Llama, Mistral, Phi-3, Qwen2 and Qwen3 have, with any window. Others are
-/// `LlamaForm{.experts = true, .window = dynamic}`, of Mixtral, and those with more biases, of
-/// files that have `attention_bias` or `mlp_bias`.
+/// `LlamaForm{.experts = true, .window = dynamic}`, of Mixtral, those with more biases, of files
+/// that have `attention_bias` or `mlp_bias`, and those with `two_windows`.
 using DenseLlamaForms =
     LlamaForms<LlamaForm{.window = dynamic}, LlamaForm{.tied = true, .window = dynamic},
                LlamaForm{.bias = true, .window = dynamic},
@@ -36,7 +36,7 @@ bool called_with_llama(const LlamaConfig& config, F& f) {
 template <class Plan, LlamaForm... Forms, class F>
 void with_llama_of(LlamaForms<Forms...>, const LlamaConfig& config, F& f) {
   if ((called_with_llama<Plan, Forms>(config, f) || ...)) return;
-  throw argument_error({"llama: this model needs the ", text_of(config.form),
+  throw argument_error({"llama: this model needs the ", text_of_form_for(config, false),
                         ", which is none of the ", sizeof...(Forms),
                         " forms that the program has; add it to its LlamaForms"});
 }
