@@ -108,6 +108,9 @@ TEST_CASE("a text in pieces has the logits of transformers") {
   check_llama<TensorPlan, LlamaForm{}>("llama");
   check_llama<TensorPlan, LlamaForm{.window = 4}>("mistral");
   check_llama<TensorPlan, LlamaForm{.head_norms = true}>("qwen3");
+  constexpr LlamaForm turns{.head_norms = true, .window = dynamic, .two_windows = true};
+  check_llama<TensorPlan, turns>("qwen3_turns");
+  check_llama<ContextPlan, turns>("qwen3_turns");
 }
 
 namespace {

@@ -60,7 +60,9 @@ TEST_CASE("models of the Llama family of transformers") {
   constexpr LlamaForm plain{}, windowed{.window = 4}, any_window{.window = dynamic},
       tied{.bias = true, .tied = true}, normed{.head_norms = true},
       biases{.bias = true, .output_bias = true, .perceptron_bias = true},
-      normed_biases{.bias = true, .output_bias = true, .head_norms = true, .window = 4};
+      normed_biases{.bias = true, .output_bias = true, .head_norms = true, .window = 4},
+      upper{.bias = true, .tied = true, .window = dynamic, .two_windows = true},
+      turns{.head_norms = true, .window = dynamic, .two_windows = true};
   for (const int size : {1, 2, 3, 5, 8}) {
     check_llama<TensorPlan, plain>("llama", size);
     check_llama<TensorPlan, windowed>("mistral", size);
@@ -70,7 +72,11 @@ TEST_CASE("models of the Llama family of transformers") {
     check_llama<TensorPlan, normed>("qwen3", size);
     check_llama<TensorPlan, biases>("llama_biases", size);
     check_llama<TensorPlan, normed_biases>("qwen3_biases", size);
+    check_llama<TensorPlan, upper>("qwen2_upper", size);
+    check_llama<TensorPlan, turns>("qwen3_turns", size);
   }
+  for (const int size : {1, 3}) check_llama<ContextPlan, turns>("qwen3_turns", size);
+  for (const int size : {2, 3}) check_llama<SequencePlan, upper>("qwen2_upper", size);
   for (const int size : {1, 3}) check_llama<ContextPlan, any_window>("mistral", size);
   for (const int size : {2, 3}) check_llama<SequencePlan, biases>("llama_biases", size);
 }

@@ -47,6 +47,12 @@ FAMILIES = {
     "qwen3": (transformers.Qwen3Config, LLAMA | {"head_dim": 4}),
     "qwen3_biases": (transformers.Qwen3Config, LLAMA | {
         "head_dim": 4, "attention_bias": True, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0}),
+    "qwen2_upper": (transformers.Qwen2Config, LLAMA | {
+        "tie_word_embeddings": True, "num_hidden_layers": 3, "use_sliding_window": True, "sliding_window": 4,
+        "max_window_layers": 1}),
+    "qwen3_turns": (transformers.Qwen3Config, LLAMA | {
+        "head_dim": 4, "num_hidden_layers": 6, "use_sliding_window": True, "sliding_window": 3,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2}),
     "gptj": (transformers.GPTJConfig, SHARED | {
         "n_positions": 11, "n_embd": 16, "n_layer": 2, "n_head": 2, "rotary_dim": 4, "bos_token_id": 0,
         "eos_token_id": 0}),

@@ -9,6 +9,8 @@
 
 #include "shardwise/checkpoint/config_file.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
+#include "shardwise/core/sentence.hpp"
+#include "shardwise/core/shape.hpp"
 #include "shardwise/models/config_fields.hpp"
 #include "shardwise/models/llama.hpp"
 #include "shardwise/models/rope_files.hpp"
@@ -17,44 +19,66 @@ namespace shardwise {
 
 namespace detail {
 
-/// How many layers layer_types gives a window; `otherwise` where the field is not there.
-inline std::size_t sliding_layers(const ConfigFile& config, std::size_t layers,
-                                  std::size_t otherwise) {
-  if (!config.has("layer_types")) return otherwise;
+/// A letter for each layer in layer_types, `s` for sliding_attention and `f` for full_attention;
+/// none where the field is not there.
+inline std::string letters_of_layers(const ConfigFile& config, std::size_t layers) {
+  std::string letters;
+  if (!config.has("layer_types")) return letters;
   const std::vector<std::string> types = config.texts("layer_types");
-  const auto count = [&types](const char* type) {
-    return static_cast<std::size_t>(std::count(types.begin(), types.end(), type));
-  };
-  const std::size_t sliding = count("sliding_attention");
-  if (types.size() != layers || sliding + count("full_attention") != layers) {
+  for (const std::string& type : types) {
+    if (type == "sliding_attention" || type == "full_attention") letters += type[0];
+  }
+  if (letters.size() != layers || types.size() != layers) {
     config.refuse("layer_types",
                   "it must be full_attention or sliding_attention for each of num_hidden_layers");
   }
-  return sliding;
+  return letters;
 }
 
-/// The window of all layers, 0 for none.
-/// throws   data_error if only some have it
-inline std::size_t window_of(const ConfigFile& config, unsigned family, std::size_t layers) {
+/// The layers in a row of the first letter, and those of the other one, where `s` has the window.
+/// throws   data_error unless these two follow each other to the end
+inline void read_turn(const ConfigFile& config, const std::string& letters, std::size_t window,
+                      LlamaConfig& made) {
+  const std::size_t all = letters.size();
+  const std::size_t first = std::min(letters.find_first_not_of(letters[0]), all);
+  const std::size_t turn = std::min(letters.find(letters[0], first), all);
+  for (std::size_t i = 0; i < all; ++i) {
+    if (letters[i] == letters[i % turn] && i - i % turn + turn <= all) continue;
+    config.refuse("layer_types",
+                  sentence({"it begins with a turn of ", first, " and ", turn - first,
+                            " layers, which does not go on at layer ", i,
+                            "; only such turns, as many layers each time, can be read"}));
+  }
+  const bool slides = letters[0] == 's';
+  made.turn[0] = {first, slides ? window : 0};
+  made.turn[1] = {turn - first, slides ? 0 : window};
+}
+
+/// The windows of the layers.
+inline void read_windows(const ConfigFile& config, unsigned family, LlamaConfig& made) {
   const bool is_qwen = (family & of_qwens) != 0;
   const bool used = config.has("sliding_window") && family != of_llama &&
                     (!is_qwen || config.flag("use_sliding_window"));
   const std::size_t window = used ? config.size("sliding_window") : 0;
-  std::size_t usual = used ? layers : 0;  // of the layers
+  std::size_t full = used ? 0 : made.layers;  // of the first layers
   if (is_qwen && used) {
-    const auto all = static_cast<double>(layers);
-    usual -= static_cast<std::size_t>(std::clamp(config.number("max_window_layers"), 0.0, all));
+    const auto all = static_cast<double>(made.layers);
+    full = static_cast<std::size_t>(std::clamp(config.number("max_window_layers"), 0.0, all));
   }
-  const std::size_t sliding = sliding_layers(config, layers, usual);
-  if (family == of_llama) return 0;
-  if (is_qwen ? sliding > 0 && !used : sliding != usual) {
-    config.refuse("layer_types", "sliding_window and use_sliding_window say otherwise");
+  const std::string letters = letters_of_layers(config, made.layers);
+  if (family == of_llama) return;
+  made.turn[0] = {full, 0};
+  made.turn[1] = {made.layers - full, window};
+  if (!letters.empty()) {
+    const std::string wrong = !used ? "s" : is_qwen ? "" : "f";
+    if (letters.find_first_of(wrong) != std::string::npos) {
+      config.refuse("layer_types", "sliding_window and use_sliding_window say otherwise");
+    }
+    read_turn(config, letters, window, made);
   }
-  if (sliding != 0 && sliding != layers) {
-    config.refuse(config.has("layer_types") ? "layer_types" : "max_window_layers",
-                  "only models whose layers are alike can be read");
-  }
-  return sliding == 0 ? 0 : window;
+  made.form.two_windows = made.turn[0].layers > 0 && made.turn[1].layers > 0;
+  made.form.window =
+      made.form.two_windows ? dynamic : made.turn[made.turn[0].layers > 0 ? 0 : 1].window;
 }
 
 inline void read_experts(const ConfigFile& config, LlamaConfig& made) {
@@ -101,7 +125,7 @@ inline LlamaConfig read_llama_config(const std::filesystem::path& directory) {
   made.form.perceptron_bias = config.flag("mlp_bias");
   made.form.head_norms = is_qwen3;
   made.form.tied = config.flag("tie_word_embeddings");
-  made.form.window = detail::window_of(config, family, made.layers);
+  detail::read_windows(config, family, made);
   return made;
 }
 

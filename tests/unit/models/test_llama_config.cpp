@@ -3,12 +3,17 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/shape.hpp"
 #include "shardwise/layers/rope_frequencies.hpp"
 #include "shardwise/models/llama.hpp"
 #include "shardwise/models/llama_files.hpp"
+#include "shardwise/models/llama_forms.hpp"
+#include "shardwise/models/plan.hpp"
 #include "support/messages.hpp"
 #include "unit/models/config_text.hpp"
 
@@ -121,13 +126,46 @@ TEST_CASE("what a file does not say is as in the family's class of transformers"
   }
 }
 
+namespace {
+
+const std::string full = R"("full_attention")", part = R"("sliding_attention")";
+
+/// The same with a window of 7, if the file has none.
+LlamaConfig read_windowed(Fields changed, const char* family) {
+  changed["model_type"] = '"' + std::string(family) + '"';
+  changed.try_emplace("sliding_window", "7");
+  return read_llama(changed);
+}
+
+/// A config of Qwen with layer types, `f` and `s`.
+LlamaConfig read_layers(const std::string& letters, const char* family = "qwen3") {
+  std::string types = "[";
+  for (const char letter : letters)
+    types += (types == "[" ? "" : ",") + (letter == 's' ? part : full);
+  return read_windowed({{"use_sliding_window", "true"},
+                        {"num_hidden_layers", std::to_string(letters.size())},
+                        {"layer_types", types + ']'}},
+                       family);
+}
+
+/// What the config says of the layers, in order: 0, or a window.
+std::vector<std::size_t> windows(const LlamaConfig& config) {
+  std::vector<std::size_t> all;
+  if (!config.form.two_windows) return {config.layers, config.form.window};
+  CHECK(config.form.window == dynamic);
+  while (all.size() < config.layers)
+    for (const LlamaRun& run : config.turn) all.insert(all.end(), run.layers, run.window);
+  return all;
+}
+
+}  // namespace
+
 TEST_CASE("the window is that of all layers") {
-  const auto window = [](Fields changed, const char* family) {
-    changed["model_type"] = '"' + std::string(family) + '"';
-    changed.try_emplace("sliding_window", "7");
-    return read_llama(changed).form.window;
+  const auto window = [](const Fields& changed, const char* family) {
+    const LlamaConfig read = read_windowed(changed, family);
+    CHECK(!read.form.two_windows);
+    return read.form.window;
   };
-  const std::string full = R"("full_attention")", part = R"("sliding_attention")";
   const std::string all_full = '[' + full + ',' + full + ',' + full + ']';
   const std::string all_part = '[' + part + ',' + part + ',' + part + ']';
   const std::string mixed = '[' + full + ',' + part + ',' + part + ']';
@@ -160,8 +198,6 @@ TEST_CASE("the window is that of all layers") {
     CHECK(window(used({{"sliding_window", "null"}, {"max_window_layers", "0"}}), family) == 0);
     CHECK(window(used({{"layer_types", all_full}, {"max_window_layers", "0"}}), family) == 0);
     CHECK(window(used({{"layer_types", all_part}}), family) == 7);
-    refused(used({{"max_window_layers", "1"}}), family, "max_window_layers is 1");
-    refused(used({{"layer_types", mixed}}), family, "layer_types is [");
     refused({{"layer_types", all_part}}, family, "use_sliding_window");
   }
   CHECK(window({{"layer_types", mixed}}, "llama") == 0);
@@ -171,6 +207,53 @@ TEST_CASE("the window is that of all layers") {
           "list of texts");
   refused({{"layer_types", R"(["full_attention", "full_attention", "conv"])"}}, "qwen3",
           "layer_types is [");
+}
+
+TEST_CASE("two windows are in turns") {
+  using Windows = std::vector<std::size_t>;
+  for (const char* family : {"qwen2", "qwen3"}) {
+    for (const char* first : {"1", "2"}) {
+      const LlamaConfig upper =
+          read_windowed({{"use_sliding_window", "true"}, {"max_window_layers", first}}, family);
+      CHECK(windows(upper) == (*first == '1' ? Windows{0, 7, 7} : Windows{0, 0, 7}));
+    }
+    CHECK(windows(read_layers("fs", family)) == Windows{0, 7});
+    CHECK(windows(read_layers("sf", family)) == Windows{7, 0});
+    CHECK(windows(read_layers("fsfs", family)) == Windows{0, 7, 0, 7});
+    CHECK(windows(read_layers("ssfssf", family)) == Windows{7, 7, 0, 7, 7, 0});
+    CHECK(windows(read_layers("ffss", family)) == Windows{0, 0, 7, 7});
+    CHECK(windows(read_layers("ssss", family)) == Windows{4, 7});
+    CHECK(windows(read_layers("ffff", family)) == Windows{4, 0});
+  }
+  const auto refused = [](const char* letters, const std::vector<std::string>& said) {
+    check_mentions(message_of<data_error>([&] { read_layers(letters); }), said);
+  };
+  refused("fsf", {"layer_types is [", "turn of 1 and 1 layers", "go on at layer 2;"});
+  refused("fsfssf", {"turn of 1 and 1 layers", "go on at layer 4;"});
+  refused("ssfssfs", {"turn of 2 and 1 layers", "go on at layer 6;", "as many layers each time"});
+  refused("ssfsfs", {"turn of 2 and 1 layers", "go on at layer 4;"});
+}
+
+TEST_CASE("two windows need a type that has them, and whole turns") {
+  LlamaConfig config = read_layers("ssfssf");
+  const auto refused = [&](auto&& make) { return message_of<argument_error>(make); };
+  constexpr LlamaForm one{.head_norms = true, .window = dynamic},
+      two{.head_norms = true, .window = dynamic, .two_windows = true};
+  check_mentions(refused([&] { llama<TensorPlan, one>(config); }),
+                 {"the type has the LlamaForm{", ".two_windows = false}, but this model needs the",
+                  ".window = dynamic, .two_windows = true} for layers in turn: 2 with a window of "
+                  "7, then 1 without a window"});
+  check_mentions(
+      refused([&] { with_llama(config, [](const auto&) {}); }),
+      {".two_windows = true} for layers in turn: 2 with a window of 7, then 1 without a window"});
+  CHECK(llama<TensorPlan, two>(config).layer<2>().times() == 2);
+  config.layers = 7;
+  check_mentions(refused([&] { llama<TensorPlan, two>(config); }),
+                 {"7 layers are no whole number of turns of 2 and 1 layers"});
+  config.turn[0] = config.turn[1] = {};
+  check_mentions(refused([&] { llama<TensorPlan, two>(config); }), {"turns of 0 and 0 layers"});
+  check_mentions(refused([&] { llama<TensorPlan, two>(read_layers("ffff")); }),
+                 {"needs the", ".two_windows = false}"});
 }
 
 TEST_CASE("the frequencies of positions are read from both versions") {
