@@ -91,7 +91,7 @@ class Writer {
  private:
   auto evaluate(const std::int32_t* ids, std::size_t tokens) {
     const sw::Shape shape{{sw::Axis::batch, text_.sequences}, {sw::Axis::sequence, tokens}};
-    return model.evaluate({ids, shape, place_}, cache_);
+    return model.evaluate({ids, shape, place_}, {.cache = &cache_});
   }
   void shorten(std::size_t tokens) {
     for (std::size_t i = 0; i < text_.sequences; ++i) cache_.shorten(i, tokens);

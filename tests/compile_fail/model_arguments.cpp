@@ -116,8 +116,8 @@ void read(Asked& model) { Model reader(model); }
 void run(SingleRank& alone, const Input& x, const InFlight& in_flight, const Next& next) {
   Model<Net, Ctx, Both, Use> model(alone, Seed{1});
   model.forward(x);
-  model.forward(Flight{}, in_flight);
+  model.forward(in_flight, {.flight = Flight{}});
   model.evaluate(x);
   KeyValueCache cache({.tokens = 4});
-  model.evaluate(next, cache);
+  model.evaluate(next, {.cache = &cache});
 }

@@ -167,7 +167,7 @@ struct Problem {
     if constexpr (std::same_as<Out, Invariant>) {
       const auto x = input<Narrow, T>(place, 100);
       const auto there = model.to_device(x.view());
-      return numbers(model.to_host(model.evaluate(there.view(), documents)));
+      return numbers(model.to_host(model.evaluate(there.view(), {.segments = documents})));
     } else {
       return {};
     }

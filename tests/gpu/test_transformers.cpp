@@ -102,7 +102,7 @@ Numbers in_pieces(int ranks, const std::vector<std::size_t>& pieces) {
       const auto whole = [&](std::size_t row) { return row / rows * length + begin + row % rows; };
       for (std::size_t row = 0; row < ids.size(); ++row) ids[row] = all[whole(row)];
       const auto there = model.to_device(ids.view());
-      const Numbers some = numbers(model.to_host(model.evaluate(there.view(), cache)));
+      const Numbers some = numbers(model.to_host(model.evaluate(there.view(), {.cache = &cache})));
       for (std::size_t i = 0; threads.rank() == 0 && i < some.size(); ++i)
         logits[whole(i / vocabulary) * vocabulary + i % vocabulary] = some[i];
     }

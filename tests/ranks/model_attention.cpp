@@ -180,7 +180,7 @@ void attend(C& group, const Case& of, const Operands& x, int batches, See see) {
   const auto v = part<T, In>(x.v, keys, place);
   const auto dy = part<T, In>(x.dy, queries, place);
   for (int batch = 0; batch < batches; ++batch) {
-    see(std::size_t{0}, model.forward({q.view(), k.view(), v.view()}, of.segments));
+    see(std::size_t{0}, model.forward({q.view(), k.view(), v.view()}, {.segments = of.segments}));
     const auto [dq, dk, dv] = model.backward(dy.view());
     see(std::size_t{1}, dq);
     see(std::size_t{2}, dk);
@@ -230,7 +230,7 @@ std::string error_of(const std::vector<Segment>& segments, const Shape& keys = t
           Ends<Layouts<Invariant, Invariant, Invariant>, Invariant>>
         model(Net{}, alone, Seed{1}, {tokens(heads), keys, keys});
     const Tensor<float, Invariant> q(tokens(heads));
-    model.evaluate({q.view(), q.view(), q.view()}, segments);
+    model.evaluate({q.view(), q.view(), q.view()}, {.segments = segments});
   });
 }
 
@@ -436,10 +436,10 @@ TEST_CASE("segments are those of one batch") {
     return Numbers(view.data(), view.data() + view.size());
   };
   const Numbers whole = numbers(model.evaluate(x.view()));
-  const Numbers packed = numbers(model.evaluate(x.view(), documents));
+  const Numbers packed = numbers(model.evaluate(x.view(), {.segments = documents}));
   CHECK(testing::largest_difference(whole, packed) > 0.1);
   CHECK(numbers(model.evaluate(x.view())) == whole);
-  model.evaluate(x.view(), documents);
+  model.evaluate(x.view(), {.segments = documents});
   const Shape shorter{{Axis::batch, samples}, {Axis::sequence, 2}, {Axis::feature, heads, size}};
   CHECK_THROWS_AS(model.run().flight->sequences.of(shorter), shape_error);
 }
@@ -450,8 +450,9 @@ TEST_CASE("segments that are refused leave no forward to go back from") {
         TrainWithInputGradient>
       model(Alone{}, alone, Seed{1}, tokens(heads));
   const auto x = part<double, Invariant>(drawn(tokens(heads).elements(), 1), tokens(heads), {});
-  model.forward(x.view(), documents);
-  CHECK_THROWS_AS(model.forward(x.view(), std::vector<Segment>{{0, 100}}), argument_error);
+  model.forward(x.view(), {.segments = documents});
+  CHECK_THROWS_AS(model.forward(x.view(), {.segments = std::vector<Segment>{{0, 100}}}),
+                  argument_error);
   CHECK_THROWS_AS(model.backward(x.view()), argument_error);
 }
 
@@ -463,7 +464,7 @@ TEST_CASE("the search for a NaN runs on the segments of the batch") {
   auto x = part<double, Invariant>(Numbers(tokens(heads).elements()), tokens(heads), {});
   x[0] = std::numeric_limits<double>::quiet_NaN();  // row 0
   const std::vector<Segment> without_row_0{{1, length - 1}};
-  model.forward(x.view(), without_row_0);
+  model.forward(x.view(), {.segments = without_row_0});
   CHECK_NOTHROW(model.find_non_finite(x.view()));
   model.forward(x.view());
   CHECK_THROWS_AS(model.find_non_finite(x.view()), numeric_error);

@@ -172,7 +172,7 @@ TEST_CASE("a directory in float; what is in padding changes no token") {
         text, place, [](std::size_t i) { return is_token(i) ? token(i) : 12; });
     const auto types = filled<std::int32_t, Invariant>(text, place, type_of);
     // begin: pairs
-    const auto logits = model.evaluate(std::tuple(ids.view(), types.view()), samples);
+    const auto logits = model.evaluate(std::tuple(ids.view(), types.view()), {.segments = samples});
     // end: pairs
     CHECK(testing::largest_difference_of_part(
               logits, [&](std::size_t i) { return theirs["logits"][i]; },
@@ -191,7 +191,8 @@ TEST_CASE("what cannot be read is refused before anything is sent") {
           text, place, [&](std::size_t i) { return i == wrong_type ? -1 : type_of(i); });
       ranks.clear();
       testing::check_mentions(testing::message_of<argument_error>([&] {
-                                model.evaluate(std::tuple(ids.view(), types.view()), segments);
+                                model.evaluate(std::tuple(ids.view(), types.view()),
+                                               {.segments = segments});
                               }),
                               {said});
       CHECK(ranks.log().empty());

@@ -75,7 +75,7 @@ void check_family(const std::string& family, const Net& net,
           const auto ids = filled<std::int32_t, typename P::ids>(
               {{Axis::batch, 2}, {Axis::sequence, rows}}, place,
               [&](std::size_t row) { return token(whole(row)); });
-          const auto logits = model.evaluate(ids.view(), cache);
+          const auto logits = model.evaluate(ids.view(), {.cache = &cache});
           const std::size_t classes = logits.global().back().extent();
           CHECK(largest_difference_of_part(logits, [&](std::size_t i) {
                   return theirs["logits"][whole(i / classes) * classes + i % classes];
@@ -185,7 +185,8 @@ void check_calls(double bound) {
             words[one.row + i] = word(one.sequence, one.position + i);
         const auto ids = filled<std::int32_t, typename P::ids>(
             call.shape, place_of(ranks), [&](std::size_t row) { return words[row]; });
-        const auto logits = model.evaluate(ids.view(), call.segments, cache);
+        const auto logits =
+            model.evaluate(ids.view(), {.segments = call.segments, .cache = &cache});
         testing::Largest largest;
         for (const Segment& one : call.segments)
           for (std::size_t i = 0; i < one.rows * vocabulary; ++i)
@@ -223,8 +224,9 @@ std::vector<double> first_call(const Net& net, C& ranks, bool with_cache) {
   const Call& call = calls[0];
   const auto ids = filled<std::int32_t, Invariant>(
       call.shape, place_of(ranks), [](std::size_t i) { return static_cast<std::int32_t>(i); });
-  const auto logits = with_cache ? model.evaluate(ids.view(), call.segments, cache)
-                                 : model.evaluate(ids.view(), call.segments);
+  const auto logits = with_cache
+                          ? model.evaluate(ids.view(), {.segments = call.segments, .cache = &cache})
+                          : model.evaluate(ids.view(), {.segments = call.segments});
   return {logits.span().begin(), logits.span().end()};
 }
 
@@ -267,7 +269,7 @@ auto say(M& model, KeyValueCache& cache, std::size_t position, std::size_t rows)
   const auto ids = filled<std::int32_t, Invariant>(
       {{Axis::batch, 1}, {Axis::sequence, rows}}, model.run().place_at_ends(),
       [&](std::size_t row) { return word(0, position + row); });
-  const auto logits = model.evaluate(ids.view(), cache).span();
+  const auto logits = model.evaluate(ids.view(), {.cache = &cache}).span();
   return std::vector(logits.begin(), logits.end());
 }
 
@@ -301,7 +303,7 @@ TEST_CASE("on a mesh whose ranks all share the layers") {
       const auto ids = filled<std::int32_t, SamplesOverMesh<Invariant>>(
           {{Axis::batch, 1}, {Axis::sequence, rows}}, ranks.place(),
           [&](std::size_t row) { return word(0, cache.tokens(0) + row); });
-      const auto some = model.evaluate(ids.view(), cache).span();
+      const auto some = model.evaluate(ids.view(), {.cache = &cache}).span();
       logits.insert(logits.end(), some.begin(), some.end());
     }
     CHECK(testing::largest_difference(logits, expected[0]) < 1e-14);
@@ -319,7 +321,7 @@ TEST_CASE("without segments sample i continues sequence i, where it ends") {
       const auto ids = filled<std::int32_t, Invariant>(two, place_of(ranks), [&](std::size_t row) {
         return word(row / 2, begin[row / 2] + row % 2);
       });
-      return model.evaluate(ids.view(), segments, cache);
+      return model.evaluate(ids.view(), {.segments = segments, .cache = &cache});
     };
     go_on({{0, 2, 0, 0}, {2, 1, 0, 1}});
     begin[0] = 2, begin[1] = 1;
@@ -345,7 +347,8 @@ TEST_CASE("an evaluation that fails leaves a cache as it was") {
                            std::int32_t id) {
       const auto ids =
           filled<std::int32_t, Invariant>(shape, place_of(ranks), [&](std::size_t) { return id; });
-      const std::string message = message_of([&] { model.evaluate(ids.view(), segments, cache); });
+      const std::string message =
+          message_of([&] { model.evaluate(ids.view(), {.segments = segments, .cache = &cache}); });
       CHECK(cache.tokens(0) == 3);
       CHECK(cache.tokens(1) == 0);
       return message;
@@ -411,7 +414,7 @@ std::string refused(C& ranks) {
   const Tensor<double, typename Attention<Form, E, C>::input_layout> x(one_token,
                                                                        model.run().place_at_ends());
   KeyValueCache cache({.sequences = 2, .tokens = 9});
-  return message_of([&] { model.evaluate(x.view(), cache); });
+  return message_of([&] { model.evaluate(x.view(), {.cache = &cache}); });
 }
 
 template <Layout L>
@@ -441,8 +444,9 @@ TEST_CASE("a cache that one model does not use serves another one") {
   Attention<AttentionForm{}, Both<Invariant>, SingleRank> model(alone);
   const Tensor<double, Invariant> x(one_token, Place{});
   KeyValueCache cache({.sequences = 1, .tokens = 9});
-  CHECK(message_of([&] { sees_all.evaluate(x.view(), cache); }) != "");
-  model.evaluate(x.view(), cache);
+  CHECK(message_of([&] { sees_all.evaluate(x.view(), {.cache = &cache}); }) != "");
+  model.evaluate(x.view(), {.cache = &cache});
   CHECK(cache.tokens(0) == 1);
-  check_mentions(message_of([&] { sees_all.evaluate(x.view(), cache); }), {"of another model"});
+  check_mentions(message_of([&] { sees_all.evaluate(x.view(), {.cache = &cache}); }),
+                 {"of another model"});
 }

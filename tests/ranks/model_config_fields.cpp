@@ -66,7 +66,7 @@ class Difference {
   double of(Model_& model, const std::vector<FileTensor>& places, const View& view,
             const std::vector<Segment>& segments = {}) const {
     load_weights(weights_, model, {.names = names_in_order(model, places), .convert = true});
-    const auto logits = model.evaluate(view, segments);
+    const auto logits = model.evaluate(view, {.segments = segments});
     REQUIRE(logits.size() == theirs_.size());
     const auto counts = [&](std::size_t i) {
       const std::size_t row = i / logits.global().back().extent();

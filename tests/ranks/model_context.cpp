@@ -183,7 +183,7 @@ std::pair<Numbers, Numbers> given(Ranks& ranks, std::span<const Segment> segment
   if constexpr (std::same_as<Net, Lined>)
     model.set("0.weight", made<Invariant>(3, {{Axis::feature, 3}}, place).view());
   clear_calls(ranks);
-  const auto y = model.forward(made<Whole>(1, streams, place).view(), segments);
+  const auto y = model.forward(made<Whole>(1, streams, place).view(), {.segments = segments});
   using Given = SamplesOverMesh<Invariant, Axis::batch>;
   const auto dx = model.backward(made<Given>(2, y.global(), place).view());
   model.discard_step();

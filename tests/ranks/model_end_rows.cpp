@@ -57,7 +57,7 @@ void check(const std::size_t (&rows)[samples], const std::vector<Segment>& segme
           model(L{}, group, Seed{1}, tokens);
       auto x = filled<T, In>(tokens, place, number<T>);
       if (std::same_as<In, Partial> && place.rank > 0) x = Tensor<T, In>(tokens, place);
-      const auto y = model.forward(x.view(), segments);
+      const auto y = model.forward(x.view(), {.segments = segments});
       REQUIRE(y.global() == Shape{{Axis::batch, samples}, {Axis::feature, 3, 2}});
       CHECK(largest_difference_of_part(y, [&](std::size_t i) {
               const std::size_t row = rows[i / wide];
@@ -120,11 +120,12 @@ TEST_CASE("logits of the last tokens alone are those rows of all logits") {
                                                                                    Seed{4}, tokens);
     written.set("2.weight", trained.gather("1.weight").view());
     written.set("2.bias", trained.gather("1.bias").view());
-    const auto all = trained.evaluate(x.view(), documents);
-    CHECK(largest_difference_of_part(written.evaluate(x.view(), documents), [&](std::size_t i) {
-            const std::size_t row = of_documents.last[i / 11];
-            return row == none ? trained.gather("1.bias")[i % 11] : all[row * 11 + i % 11];
-          }) < 1e-15);
+    const auto all = trained.evaluate(x.view(), {.segments = documents});
+    CHECK(largest_difference_of_part(
+              written.evaluate(x.view(), {.segments = documents}), [&](std::size_t i) {
+                const std::size_t row = of_documents.last[i / 11];
+                return row == none ? trained.gather("1.bias")[i % 11] : all[row * 11 + i % 11];
+              }) < 1e-15);
   });
 }
 

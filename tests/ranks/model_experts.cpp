@@ -362,14 +362,14 @@ TEST_CASE("a balancing loss and its gradient by the input, without a step") {
       const Tensor<double, Invariant> nothing(batch_of(0), place_of(group));
       for (const int step : {1, 2}) {
         CAPTURE(step);
-        model.forward(x.view(), segments[0]);
+        model.forward(x.view(), {.segments = segments[0]});
         CHECK(relative_difference(model.backward(nothing.view()), expected.by_x) < 1e-7);
         model.next_step();
         CHECK(model.layer_losses() == doctest::Approx(expected.loss).epsilon(1e-14));
       }
       for (double& value : model.values()) value *= 1e4;  // of such logits exp is infinite
       model.values_changed();
-      model.forward(x.view(), segments[0]);
+      model.forward(x.view(), {.segments = segments[0]});
       model.backward(nothing.view());
       CHECK(std::isfinite(model.layer_losses()));
     });

@@ -102,7 +102,7 @@ struct Program {
   }
 
   void forward(Flight flight, std::size_t k) {
-    outputs.push_back(model.to_host(model.forward(flight, x[k].view())));
+    outputs.push_back(model.to_host(model.forward(x[k].view(), {.flight = flight})));
     Tensor<float, Invariant> slope(outputs.back().global(), model.run().place());
     for (std::size_t i = 0; i < slope.size(); ++i)
       slope[i] = static_cast<float>(std::cos(static_cast<double>(5 * i + k)));
@@ -112,7 +112,7 @@ struct Program {
   /// The gradient of an output is zero unless `counts`.
   void backward(Flight flight, std::size_t k, bool counts) {
     if (!counts) std::fill_n(slopes[k].data(), slopes[k].size(), 0.0F);
-    note(dx[k], model.backward(flight, slopes[k].view()));
+    note(dx[k], model.backward(slopes[k].view(), flight));
   }
 
   Seen seen() {
@@ -209,9 +209,9 @@ TEST_CASE("a batch that is discarded keeps its numbers, and those of batches beh
     kept.reserve_flights(2);
     std::vector<double> expected[2], found[2];
     for (const std::size_t batch : {0U, 1U}) {
-      const auto here = kept.forward(Flight{batch}, x.view()).span();
+      const auto here = kept.forward(x.view(), {.flight = Flight{batch}}).span();
       expected[batch].assign(here.begin(), here.end());
-      const auto again = discarding.forward(Flight{0}, x.view()).span();
+      const auto again = discarding.forward(x.view(), {.flight = Flight{0}}).span();
       found[batch].assign(again.begin(), again.end());
       discarding.discard_batch(Flight{0});
     }
@@ -256,14 +256,14 @@ TEST_CASE("misuse of flights is an error, and the batches under way go on") {
     model.reserve_flights(2);
     CHECK(model.flights() == 3);
     program.forward(Flight{2}, 0);
-    CHECK(fails([&] { model.backward(Flight{1}, program.slopes[0].view()); },
+    CHECK(fails([&] { model.backward(program.slopes[0].view(), Flight{1}); },
                 "in the same flight; this is flight 1"));
     program.backward(Flight{2}, 0, true);
-    CHECK(fails([&] { model.backward(Flight{2}, program.slopes[0].view()); },
+    CHECK(fails([&] { model.backward(program.slopes[0].view(), Flight{2}); },
                 "backward without a forward before it"));
     program.forward(Flight{1}, 1);
     const Tensor<float, Invariant> wide({text[0], text[1], {Axis::feature, 9}}, place_of(ranks));
-    CHECK_THROWS_AS(model.forward(Flight{2}, wide.view()), shape_error);
+    CHECK_THROWS_AS(model.forward(wide.view(), {.flight = Flight{2}}), shape_error);
     program.backward(Flight{1}, 1, true);
     Program<Net> other(ranks, text);
     for (std::size_t k = 0; k < 2; ++k) {
@@ -273,7 +273,7 @@ TEST_CASE("misuse of flights is an error, and the batches under way go on") {
     CHECK(program.dx[1] == other.dx[1]);
     program.forward(Flight{1}, 1);
     model.next_step();
-    CHECK(fails([&] { model.backward(Flight{1}, program.slopes[1].view()); },
+    CHECK(fails([&] { model.backward(program.slopes[1].view(), Flight{1}); },
                 "backward without a forward before it"));
   });
 }

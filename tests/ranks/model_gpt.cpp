@@ -192,7 +192,7 @@ std::vector<double> numbers_of(Backend& backend) {
   const auto ids = filled<std::int32_t, Invariant>(text, {}, token);
   const Tensor<std::int32_t, Invariant>& given = ids;
   const auto x = model.to_device(given.view());
-  const auto logits = model.to_host(model.forward(x.view(), documents));
+  const auto logits = model.to_host(model.forward(x.view(), {.segments = documents}));
   std::vector<double> numbers(logits.data(), logits.data() + logits.size());
   model.backward(model.to_device(logits.view()).view());
   model.settle_gradients();

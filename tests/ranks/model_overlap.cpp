@@ -351,8 +351,8 @@ TEST_CASE("a step that fails leaves no sum under way") {
       const Tensor<double, dual_t<Whole>> dy({{Axis::batch, 2}, {Axis::feature, 5}}, ranks.place());
       Step step(over.optimizer, 7, overlapping);
       over.model.reserve_flights(2);
-      over.model.forward(Flight{1}, x.view());
-      over.model.backward_input(Flight{1}, dy.view());
+      over.model.forward(x.view(), {.flight = Flight{1}});
+      over.model.backward_input(dy.view(), Flight{1});
       over.add(step, 7);
       const std::string message =
           message_of<argument_error>([&] { over.model.backward_parameters(Flight{1}); });

@@ -84,7 +84,7 @@ void check_rope(const RopeOptions& options, const std::vector<Segment>& segments
       Model<Rope, Context<T, Reference, Ranks>, Ends<L, L>, TrainWithInputGradient> model(
           Rope(options), group, Seed{1}, tokens);
       const auto x = filled<T, L>(tokens, place_of(group), number<T>);
-      const auto y = model.forward(x.view(), segments);
+      const auto y = model.forward(x.view(), {.segments = segments});
       CHECK(largest_difference_of_part(
                 y, [&](std::size_t i) { return turned(options, segments, i, 1); }) <= bound);
       const auto dx = model.backward(x.view());
@@ -196,7 +196,7 @@ void check_table(const std::vector<Segment>& segments) {
       if (std::same_as<L, Partial> && place.rank > 0) x = Tensor<T, L>(tokens, place);
       const auto dy = filled<T, Invariant>(tokens, place, number<T>);
       for (int batch = 0; batch < 2; ++batch) {
-        const auto y = model.forward(x.view(), segments);
+        const auto y = model.forward(x.view(), {.segments = segments});
         CHECK(largest_difference_of_part(y, [&](std::size_t i) {
                 const auto at = static_cast<std::size_t>(row_of(i));
                 return number_of(i) + (row_of(i) < 0 ? 0 : number_of(at * wide + i % wide + 5));
@@ -236,7 +236,7 @@ TEST_CASE("wrong positions, heads and options are told") {
     return message_of([&] {
       Model<decltype(layer), Context<float, Reference, SingleRank>> model(layer, alone, Seed{1},
                                                                           shape);
-      model.evaluate(x.view(), segments);
+      model.evaluate(x.view(), {.segments = segments});
     });
   };
   check_mentions(run(Table{}, tokens, {{7, 4, 8}}),
@@ -250,7 +250,7 @@ TEST_CASE("wrong positions, heads and options are told") {
           Model<Table, Context<float, Reference, ThreadCommunicator>, Ends<Batch, Batch>> model(
               Table{}, ranks, Seed{1}, tokens);
           const Tensor<float, Batch> mine(tokens, place_of(ranks));
-          model.evaluate(mine.view(), std::vector<Segment>{{length + 2, 4, 8}});
+          model.evaluate(mine.view(), {.segments = std::vector<Segment>{{length + 2, 4, 8}}});
         });
       }),
       {"row 12 of the input is at position 11"});

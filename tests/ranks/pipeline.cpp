@@ -403,7 +403,7 @@ void check_bits_of_steps(const Rule& update, const Inputs& inputs,
       double loss = 0;
       for (std::size_t k = 0; k < x.size(); ++k)
         loss += step.add(x[k].view(), labels(x[k].global()[0].units, 0, ranks.place()).view(),
-                         CrossEntropy{}, detail::segments_of(segments, k, x[k]).list);
+                         CrossEntropy{}, detail::segments_of(segments, k));
       step.finish();
       one.losses.push_back(loss);
     }
@@ -708,7 +708,7 @@ TEST_CASE("backward in two parts leaves the gradients of linear layers to the se
     CHECK(contains(error_of([&] { model.backward_parameters(Flight{}); }),
                    "backward_parameters in flight 0 without a backward_input before it"));
     model.forward(x.view());
-    model.backward_input(Flight{}, dy.view());
+    model.backward_input(dy.view());
     const auto of_norms = gradients();
     CHECK(std::count_if(of_norms.begin(), of_norms.end(), [](double g) { return g != 0; }) ==
           4 * 2 * 8);
@@ -718,7 +718,7 @@ TEST_CASE("backward in two parts leaves the gradients of linear layers to the se
     CHECK(gradients() == whole);
     model.discard_step();
     model.forward(x.view());
-    model.backward_input(Flight{}, dy.view());
+    model.backward_input(dy.view());
     model.settle_gradients();
     CHECK(contains(error_of([&] { model.backward_parameters(Flight{}); }),
                    "after settle_gradients: its summands would be added"));
@@ -738,7 +738,7 @@ TEST_CASE("backward in two parts adds the gradients of two batches in bf16, and 
       for (int batch = 0; batch < 2; ++batch) {
         model.forward(x.view());
         if (in_parts) {
-          model.backward_input(Flight{}, dy.view());
+          model.backward_input(dy.view());
           model.backward_parameters(Flight{});
         } else {
           model.backward(dy.view());

@@ -82,7 +82,7 @@ void run(ThreadCommunicator& ranks, const Net& net, const std::filesystem::path&
 
   const Task task(place);
   const auto labels = Task::labels(place);
-  const auto logits = model.evaluate(task.view(), Task::segments());
+  const auto logits = model.evaluate(task.view(), {.segments = Task::segments()});
   const std::size_t classes = logits.global().back().extent();
   CHECK(testing::largest_difference_of_part(
             logits, [&](std::size_t i) { return theirs["logits"][i]; },

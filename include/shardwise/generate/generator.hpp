@@ -229,7 +229,7 @@ class Generator {
     const Shape shape{{Axis::batch, samples}, {Axis::sequence, ids.size() / samples}};
     const View<const std::int32_t, Invariant> here(ids.data(), shape, model_.run().place());
     const auto there = model_.to_device(here);
-    return model_.evaluate(there.view(), segments_, cache_);
+    return model_.evaluate(there.view(), {.segments = segments_, .cache = &cache_});
   }
 
   /// What all ranks must have alike for these ids: the calls of the model compare it.

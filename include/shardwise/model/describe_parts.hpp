@@ -35,7 +35,7 @@ class NumberedPath {
 
   void enter(std::size_t number) {
     lengths_.push_back(text_.size());
-    text_ += (text_.empty() ? "" : ".") + std::to_string(number);
+    append(text_, {text_.empty() ? "" : ".", number});
   }
   void leave() {
     text_.resize(lengths_.back());

@@ -26,8 +26,8 @@ struct CacheSize {
 /// that follow. Each rank has one, of its own key heads, and all ranks use theirs alike:
 ///
 ///     KeyValueCache cache({.sequences = 2, .tokens = 1024});
-///     model.evaluate(prompts, cache);    // [2, 7]: the first 7 tokens of sequences 0 and 1
-///     model.evaluate(next, cache);       // [2, 1]: their eighth tokens
+///     model.evaluate(prompts, {.cache = &cache});  // [2, 7]: the first 7 tokens of sequences 0
+///     and 1 model.evaluate(next, {.cache = &cache});     // [2, 1]: their eighth tokens
 ///
 /// An attention has memory for all sequences from its first evaluation on: for keys and for values
 /// [sequences, tokens, key heads on the rank, size of a head], of the model's dtype, in the memory

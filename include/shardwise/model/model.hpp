@@ -15,6 +15,7 @@
 #include "shardwise/model/binder.hpp"
 #include "shardwise/model/bound_composition.hpp"
 #include "shardwise/model/bound_repeat.hpp"
+#include "shardwise/model/call_options.hpp"
 #include "shardwise/model/flight.hpp"
 #include "shardwise/model/key_value_cache.hpp"
 #include "shardwise/model/meanwhile.hpp"
@@ -173,125 +174,76 @@ class Model : public ModelBase<Ctx> {
   /// The model's output for training: saves what backward needs, and drops elements. backward reads
   /// x again, so x must stay unchanged until then. If no backward follows, the next forward
   /// discards what this one saved. The result is valid until the next call that runs the model or
-  /// ends the step.
-  /// `segments` are the sequences of the whole batch, the same on every rank; without them each
-  /// sample is one sequence. If the model has several inputs, the rows are those of the first one.
-  /// sends    `plan().forward`
-  /// throws   argument_error for segments that overlap or leave their sample; shape_error and
-  ///          others, with the layer's place
-  output_view forward(input_view x, std::span<const Segment> segments = {}) requires(Use::trains) {
-    return forward(Flight{}, x, segments);
-  }
-
-  /// The same for one of several batches that are under way. Its result is valid until the next
-  /// forward or backward of this flight, or the end of the step. Batches of a step count in the
-  /// order of their forwards; their backwards may have any order.
-  /// throws   argument_error for a flight that is not reserved
-  output_view forward(Flight flight, input_view x,
-                      std::span<const Segment> segments = {}) requires(Use::trains) {
-    return forward(flight, x, SegmentsOf{segments, detail::global_shapes(x)[0]});
-  }
-  /// The same with segments of a tensor of another shape than the first input's.
-  output_view forward(Flight flight, input_view x,
-                      const SegmentsOf& segments) requires(Use::trains) {
+  /// ends the step; of one of several batches that are under way, until the next forward or
+  /// backward of its flight, or the end of the step. Batches of a step count in the order of their
+  /// forwards; their backwards may have any order. sends    `plan().forward` throws argument_error
+  /// for segments that overlap or leave their sample, and for a flight that
+  ///          is not reserved; shape_error and others, with the layer's place
+  output_view forward(input_view x, const ForwardOptions& options = {}) requires(Use::trains) {
     const auto call = this->in_call();
-    this->begin_batch(flight, detail::global_shapes(x)[0], segments);
+    const Shape first = detail::global_shapes(x)[0];
+    this->begin_batch(options.flight, first, detail::segments_in(options, first));
     return forward_for(Pass::train, x);
   }
 
-  ///@{
   /// The error for an argument that is not such a view.
   template <class Given>
   requires(Use::trains && !std::convertible_to<const Given&, input_view>) void forward(
-      const Given&, std::span<const Segment> = {}) {
+      const Given&, const ForwardOptions& = {}) {
     detail::input_must_fit<Given, input_view>();
   }
-  template <class Given>
-  requires(Use::trains && !std::convertible_to<const Given&, input_view>) void forward(
-      Flight, const Given&, std::span<const Segment> = {}) {
-    detail::input_must_fit<Given, input_view>();
-  }
-  ///@}
 
   ///@{
   /// The error for a model that is not trained.
-  template <class... Given>
-  requires(!Use::trains) void forward(const Given&...) { detail::must_train<Use>(); }
+  template <class Given>
+  requires(!Use::trains) void forward(const Given&, const ForwardOptions& = {}) {
+    detail::must_train<Use>();
+  }
   template <class... Given>
   requires(!Use::trains) void backward(const Given&...) { detail::must_train<Use>(); }
   ///@}
 
   /// The model's output for evaluation: saves nothing, drops nothing. It is valid as long as that
-  /// of forward.
+  /// of a forward. With a cache, tokens follow those of the cache, to which their keys and values
+  /// are added: the logits are those of the whole sequences. Each segment continues the sequence
+  /// that it names, at the position behind the tokens that the cache holds of it; without segments,
+  /// sample i continues sequence i. Layers must be `token_by_token`, see Layer, or LastRows: any
+  /// other one takes the tokens of this call for all. If it throws, the cache holds what it held.
   /// sends    `plan().forward`, without the exchanges of layers in training only
-  /// throws   as forward
-  output_view evaluate(input_view x, std::span<const Segment> segments = {}) {
-    return evaluate(x, SegmentsOf{segments, detail::global_shapes(x)[0]});
-  }
-  /// The same with segments of a tensor of another shape than the first input's.
-  output_view evaluate(input_view x, const SegmentsOf& segments) {
+  /// throws   as forward; with a cache argument_error for such a segment, and where a rank has not
+  ///          all tokens: on a mesh with several ranks along another axis than `tensor`, for an
+  ///          attention of samples that are split or of windows over tokens that are, and for one
+  ///          whose tokens see later ones
+  output_view evaluate(input_view x, const EvaluateOptions& options = {}) {
     const auto call = this->in_call();
-    const auto here = detail::in_phase<Phase::evaluate>(run_);
-    this->begin_batch(Flight{}, detail::global_shapes(x)[0], segments);
-    return run_forward(Pass::evaluate, x);
-  }
-
-  ///@{
-  /// The same for tokens that follow those of a cache, to which their keys and values are added:
-  /// the logits are those of the whole sequences. Each segment continues the sequence that it
-  /// names, at the position behind the tokens that the cache holds of it; without segments, sample
-  /// i continues sequence i. Layers must be `token_by_token`, see Layer, or LastRows: any other one
-  /// takes the tokens of this call for all. If it throws, the cache holds what it held.
-  /// throws   as evaluate; argument_error for such a segment, and where a rank has not all tokens:
-  ///          on a mesh with several ranks along another axis than `tensor`, for an attention of
-  ///          samples that are split or of windows over tokens that are, and for one whose tokens
-  ///          see later ones
-  output_view evaluate(input_view x, KeyValueCache& cache) { return evaluate(x, {}, cache); }
-  output_view evaluate(input_view x, std::span<const Segment> segments, KeyValueCache& cache) {
-    const auto call = this->in_call();
+    const Shape first = detail::global_shapes(x)[0];
+    const SegmentsOf segments = detail::segments_in(options, first);
+    if (options.cache == nullptr) return evaluate_batch(x, first, segments);
     if constexpr (Base::is_on_mesh) detail::require_all_tokens(run_.all_ranks.sizes());
-    const SegmentsOf given = this->placed([&] {
-      return cache.begin(run_.pool, {segments, detail::global_shapes(x)[0]});
-    });
+    KeyValueCache& cache = *options.cache;
+    const SegmentsOf given = this->placed([&] { return cache.begin(run_.pool, segments); });
     const detail::SetMeanwhile<KeyValueCache*> continued(run_.cache, &cache);
-    const output_view y = evaluate(x, given);
+    const output_view y = evaluate_batch(x, first, given);
     cache.end(run_.pool);
     return y;
   }
-  ///@}
 
-  ///@{
   /// The error for an argument that is not such a view.
   template <class Given>
   requires(!std::convertible_to<const Given&, input_view>) void evaluate(
-      const Given&, std::span<const Segment> = {}) {
+      const Given&, const EvaluateOptions& = {}) {
     detail::input_must_fit<Given, input_view>();
   }
-  template <class Given>
-  requires(!std::convertible_to<const Given&, input_view>) void evaluate(const Given&,
-                                                                         KeyValueCache&) {
-    detail::input_must_fit<Given, input_view>();
-  }
-  template <class Given>
-  requires(!std::convertible_to<const Given&, input_view>) void evaluate(const Given&,
-                                                                         std::span<const Segment>,
-                                                                         KeyValueCache&) {
-    detail::input_must_fit<Given, input_view>();
-  }
-  ///@}
 
-  /// Adds the parameters' gradients for the last forward, given the gradient of its output. Returns
-  /// the gradient of its input if the model's use includes it; for several inputs a std::tuple,
-  /// with Nothing for an input without a gradient. That gradient is valid until the next backward
-  /// of any flight. Gradients of parameters are complete after `settle_gradients`.
+  /// Adds the parameters' gradients for the last forward of a flight, given the gradient of its
+  /// output. Returns the gradient of its input if the model's use includes it; for several inputs a
+  /// std::tuple, with Nothing for an input without a gradient. That gradient is valid until the
+  /// next backward of any flight. Gradients of parameters are complete after `settle_gradients`.
   /// sends    `plan().backward`
-  /// throws   argument_error without a forward since the last backward or evaluate; shape_error if
-  ///          dy does not have the shape of that output
-  auto backward(output_gradient_view dy) requires(Use::trains) { return backward(Flight{}, dy); }
-
-  /// The same for the batch in this flight.
-  /// throws   argument_error for a flight that is not reserved
-  auto backward(Flight flight, output_gradient_view dy) requires(Use::trains) {
+  /// throws   argument_error without a forward in this flight since the last backward or evaluate,
+  ///          and for a flight that is not reserved; shape_error if dy does not have the shape of
+  ///          that output
+  auto backward(output_gradient_view dy, Flight flight = {}) requires(Use::trains) {
     static_assert(goes_backward<Architecture, Use, E>,
                   "nothing in this model has a gradient: it has no parameters, and its use does "
                   "not ask for the gradient of its input (TrainWithInputGradient does).");
@@ -317,13 +269,13 @@ class Model : public ModelBase<Ctx> {
   /// sends    `plan().backward`; backward_parameters nothing
   /// throws   as backward; argument_error for backward_parameters without a backward_input before
   ///          it in its flight, and for a forward in between in this flight
-  auto backward_input(Flight flight,
-                      output_gradient_view dy) requires(Use::trains&& Base::is_on_mesh) {
+  auto backward_input(output_gradient_view dy,
+                      Flight flight = {}) requires(Use::trains&& Base::is_on_mesh) {
     const auto call = this->in_call();
     const detail::SetMeanwhile later(run_.leaves_parameters, true);
-    return backward(flight, dy);
+    return backward(dy, flight);
   }
-  void backward_parameters(Flight flight) requires(Use::trains&& Base::is_on_mesh) {
+  void backward_parameters(Flight flight = {}) requires(Use::trains&& Base::is_on_mesh) {
     const auto call = this->in_call();
     this->take_up_parameters(flight);
     const auto here = detail::in_phase<Phase::backward>(run_);
@@ -355,18 +307,15 @@ class Model : public ModelBase<Ctx> {
     run_.parameters.collect(run_.backend);
   }
 
-  /// Runs forward again on the numbers and sequences of the last batch, and discards the step. If a
-  /// layer's output is not finite on some rank, throws numeric_error with the name of the first
-  /// such layer, and before it with the first NaN or infinity of the input if that is not finite
-  /// either.
-  /// sends    `plan().forward`, and an all-reduce of one uint8 for each layer and each sum of
+  /// Runs forward again on the numbers and sequences of the last batch of a flight, and discards
+  /// the step. If a layer's output is not finite on some rank, throws numeric_error with the name
+  /// of the first such layer, and before it with the first NaN or infinity of the input if that is
+  /// not finite either. sends    `plan().forward`, and an all-reduce of one uint8 for each layer
+  /// and each sum of
   ///          ranks; if a layer is found, also for each input, and two of one double if one is not
   ///          finite
-  void find_non_finite(input_view x) requires(Use::trains) { find_non_finite(Flight{}, x); }
-
-  /// The same with the numbers and sequences of the last batch in this flight.
   /// throws   argument_error for a flight that is not reserved
-  [[gnu::cold]] void find_non_finite(Flight flight, input_view x) requires(Use::trains) {
+  [[gnu::cold]] void find_non_finite(input_view x, Flight flight = {}) requires(Use::trains) {
     const auto call = this->in_call();
     detail::FlightState& batch = this->at(flight);
     const detail::BatchPlace place = batch.place;
@@ -561,6 +510,12 @@ class Model : public ModelBase<Ctx> {
     const output_view y = run_forward(pass, x);
     this->end_forward(detail::samples_of(x));
     return y;
+  }
+
+  output_view evaluate_batch(const input_view& x, const Shape& first, const SegmentsOf& segments) {
+    const auto here = detail::in_phase<Phase::evaluate>(run_);
+    this->begin_batch(Flight{}, first, segments);
+    return run_forward(Pass::evaluate, x);
   }
 
   output_view run_forward(Pass pass, const input_view& x) {

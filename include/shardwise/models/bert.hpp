@@ -78,7 +78,7 @@ auto bert_block(const BertConfig& config) {
 /// A BERT: token ids and token types, both [batch, sequence], to logits [batch, sequence,
 /// vocabulary]. It has two inputs, and its ends are `BertEnds<Plan>`:
 ///
-///     model.forward(std::tuple(ids.view(), types.view()), segments)
+///     model.forward(std::tuple(ids.view(), types.view()), {.segments = segments})
 ///
 ///     x = norm(words[id] + positions[position] + types[type])
 ///     x = norm(x + attention(x)), x = norm(x + down(gelu(up(x)))), in each block

@@ -21,12 +21,9 @@ namespace shardwise::detail {
 /// A list of segments for each batch; empty if each sample of all of them is one sequence.
 using BatchSegments = std::span<const std::vector<Segment>>;
 
-/// The segments of batch `number`, whose input is `x`.
-template <class Input>
-SegmentsOf segments_of(BatchSegments all, std::size_t number, const Input& x) {
-  const Shape first = global_shapes(x)[0];
-  if (all.empty()) return {{}, first};
-  return {all[number], first};
+/// The segments of batch `number`.
+inline std::span<const Segment> segments_of(BatchSegments all, std::size_t number) {
+  return all.empty() ? std::span<const Segment>() : all[number];
 }
 
 /// A hash of the rows and positions of all segments; 0 for none, which as many empty lists say,

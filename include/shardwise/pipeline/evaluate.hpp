@@ -69,15 +69,16 @@ void evaluate_stage(Stage& stage, const std::vector<typename Stage::input_view>&
   using M = typename Stage::model_type;
   M& model = stage.model();
   StageMessages messages(stage, x.size());
-  const SegmentsOf of_batch = segments_of(segments, number, x[number]);
+  const EvaluateOptions options{.segments = segments_of(segments, number),
+                                .rows_of = global_shapes(x[number])[0]};
   [[maybe_unused]] ValueFromBefore<M> in{};  // its memory may be the output's
   const auto output = [&] {
     if constexpr (Stage::is_first) {
-      return model.evaluate(stage.input_of(x[number]), of_batch);
+      return model.evaluate(stage.input_of(x[number]), options);
     } else {
       in = {model.run().pool, stage.shape_from_before(shapes_of_each(x[number])), stage.place()};
       messages.receive(in.writable().span(), -1, number, Phase::evaluate);
-      return model.evaluate(stage.input_of(x[number], in.view()), of_batch);
+      return model.evaluate(stage.input_of(x[number], in.view()), options);
     }
   }();
   if constexpr (Stage::is_last) {
@@ -148,7 +149,7 @@ void evaluate_batches(Models& models, const std::vector<typename Models::input_v
   require_same_batches(host, ranks, "what they evaluate", x, segments, options);
   if constexpr (OneModel<Models>) {
     for (std::size_t i = 0; i < x.size(); ++i)
-      f(models, i, models.evaluate(x[i], segments_of(segments, i, x[i])));
+      f(models, i, models.evaluate(x[i], {.segments = segments_of(segments, i)}));
   } else {
     evaluate_stages(models, x, segments, f);
   }

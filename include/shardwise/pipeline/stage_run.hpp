@@ -65,7 +65,7 @@ class StageRun {
   void find_non_finite(std::size_t batch, std::size_t stage) try {
     if (stage != Stage::number) return;
     const std::size_t number = flight_of(batch);
-    model().find_non_finite(Flight{number}, input(flights_[number]));
+    model().find_non_finite(input(flights_[number]), Flight{number});
   } catch (const numeric_error& e) {
     throw numeric_error({"pipeline: in micro-batch ", batch, " on stage ", stage,
                          ", whose ranks are counted from 0, ", e.what()});
@@ -109,8 +109,9 @@ class StageRun {
     UnderWay& flight = flights_[number];
     step_.set_batch(samples_of(inputs_.x[batch]));
     if (compares_given(model().run())) note_given_of_stage(batch, flight);
-    const auto y = model().forward(Flight{number}, input(flight),
-                                   segments_of(inputs_.segments, batch, inputs_.x[batch]));
+    const auto y = model().forward(input(flight), {.flight = Flight{number},
+                                                   .segments = segments_of(inputs_.segments, batch),
+                                                   .rows_of = global_shapes(inputs_.x[batch])[0]});
     if constexpr (Stage::is_last) {
       auto& run = model().run();
       const auto here = in_phase<Phase::loss>(run);
@@ -174,8 +175,8 @@ class StageRun {
   void go_back(PipelineWork work, std::size_t number) {
     const auto go = [&] {
       const auto dy = views_of(flights_[number].dy);
-      return work == PipelineWork::backward ? model().backward(Flight{number}, dy)
-                                            : model().backward_input(Flight{number}, dy);
+      return work == PipelineWork::backward ? model().backward(dy, Flight{number})
+                                            : model().backward_input(dy, Flight{number});
     };
     if constexpr (Stage::is_first) {
       go();

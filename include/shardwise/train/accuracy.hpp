@@ -186,7 +186,8 @@ std::size_t count_top_k_of_output(M& model, typename M::output_view logits,
 template <class M, class Labels>
 std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_labels,
                         std::size_t k, std::span<const Segment> segments = {}) {
-  return detail::count_top_k_of_output(model, model.evaluate(x, segments), given_labels, k);
+  return detail::count_top_k_of_output(model, model.evaluate(x, {.segments = segments}),
+                                       given_labels, k);
 }
 
 /// The number of rows whose largest logit is the label's: `count_top_k` with k = 1.

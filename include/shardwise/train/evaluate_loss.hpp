@@ -31,7 +31,8 @@ double evaluated_part(M& model, typename M::input_view x, const Target& target, 
                       BatchShare share, std::span<const Segment> segments = {}) {
   static_assert(must_be_loss<Chosen, tensors_of<typename M::output_layout>>());
   require_fitting_target(model, x, target, loss);
-  return evaluated_part_of_output(model, model.evaluate(x, segments), target, loss, share);
+  return evaluated_part_of_output(model, model.evaluate(x, {.segments = segments}), target, loss,
+                                  share);
 }
 
 }  // namespace detail

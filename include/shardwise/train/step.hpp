@@ -161,7 +161,7 @@ double forward_to_loss(M& model, typename M::input_view x, const Target& target,
                        std::span<const Segment> segments) {
   require_fitting_target(model, x, target, loss);
   if (compares_given(model.run())) note_given(model, x, target);
-  const auto prediction = model.forward(x, segments);
+  const auto prediction = model.forward(x, {.segments = segments});
   auto& run = model.run();
   const auto here = in_phase<Phase::loss>(run);
   return loss_of(run, prediction, target, loss, share, gradient);

@@ -158,7 +158,7 @@ TEST_CASE("a Graph inside another goes backward in two parts on a mesh") {
     const auto gradients = [&](bool in_parts) {
       model.forward({a.view(), b.view()});
       if (in_parts) {
-        model.backward_input(Flight{}, dy.view());
+        model.backward_input(dy.view());
         model.backward_parameters(Flight{});
       } else {
         model.backward(dy.view());

@@ -355,12 +355,12 @@ TEST_CASE("the layer is looked for with the numbers of the batch in that flight"
     first[2] = second[0] = large;
     const auto forward = [&] {
       return std::array{model.forward(first.view())[2] > large,
-                        model.forward(Flight{1}, second.view())[0] > large};
+                        model.forward(second.view(), {.flight = Flight{1}})[0] > large};
     };
     const auto overflows = forward();
     CHECK(message_of([&] { model.find_non_finite(first.view()); }).empty() == !overflows[0]);
     forward();
-    CHECK(message_of([&] { model.find_non_finite(Flight{1}, second.view()); }).empty() ==
+    CHECK(message_of([&] { model.find_non_finite(second.view(), Flight{1}); }).empty() ==
           !overflows[1]);
     if (overflows[0] != overflows[1]) ++unlike;
   }
@@ -391,11 +391,11 @@ TEST_CASE("a step counts the batches that ran backward, and waits for those of o
   };
   {
     Step step(t.optimizer, 8);
-    t.model.forward(Flight{1}, t.x.view());
+    t.model.forward(t.x.view(), {.flight = Flight{1}});
     t.add(step);
     CHECK(contains(message_of([&] { step.finish(); }), "Step: finish(): a batch in " + under_way));
     t.model.evaluate(t.x.view());
-    t.model.backward(Flight{1}, t.model.forward(Flight{1}, t.x.view()));
+    t.model.backward(t.model.forward(t.x.view(), {.flight = Flight{1}}), Flight{1});
     t.model.forward(t.x.view());
     CHECK(contains(message_of([&] { t.add(step); }), "4 samples after 8"));
   }
@@ -411,7 +411,7 @@ TEST_CASE("a step counts the batches that ran backward, and waits for those of o
   other.train(2);
   CHECK(t.values() == other.values());
 
-  t.model.forward(Flight{1}, t.x.view());
+  t.model.forward(t.x.view(), {.flight = Flight{1}});
   CHECK(contains(message_of([&] { Step step(t.optimizer, 4); }), "Step: a batch in " + under_way));
   CHECK(contains(message_of([&] { t.train(); }), under_way));
   t.model.discard_step();
