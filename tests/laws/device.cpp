@@ -94,8 +94,8 @@ TEST_CASE("every redistribution") {
   for (const int count : rank_counts()) {
     CAPTURE(count);
     on_ranks(count, [&](Rank& rank) {
-      for (const Shape& shape : oracle::shapes_for(count)) {
-        oracle::for_each_pair([&]<class From, class To>() {
+      for (const Shape& shape : shapes_for(count)) {
+        detail::oracle::for_each_pair([&]<class From, class To>() {
           CAPTURE(layout_name<From>() + " -> " + layout_name<To>() + " on " + to_string(shape));
           CHECK((same_result<float, From, To>(rank, shape)));
         });

@@ -69,7 +69,7 @@ void check_laws() {
   using C = typename Way::Communicator;
   const std::vector<Pair<T, C>> pairs = all_pairs<T, C>();
   for (const int ranks : Way::rank_counts()) {
-    const std::vector<Shape> shapes = shapes_for(ranks);
+    const std::vector<Shape> shapes = shardwise::shapes_for(ranks);
     std::vector<Trial> trials = all_trials(pairs, shapes, ranks);
     Way::run(ranks, [&](C& communicator) {
       shardwise::Pool pool;

@@ -16,7 +16,7 @@ using namespace testing;
 TEST_CASE_TEMPLATE("blocks lie end to end, keep the grain and leave the other axes whole", L,
                    Sharded<Axis::batch>, Sharded<Axis::sequence>, Sharded<Axis::feature>) {
   for (int ranks = 1; ranks <= 8; ++ranks) {
-    for (const Shape& shape : shapes_for(ranks)) {
+    for (const Shape& shape : shardwise::shapes_for(ranks)) {
       CAPTURE(ranks);
       CAPTURE(to_string(shape));
       const Dim& split = shape[split_position<L>(shape)];
@@ -41,7 +41,7 @@ TEST_CASE_TEMPLATE("blocks lie end to end, keep the grain and leave the other ax
 
 TEST_CASE_TEMPLATE("what is not split is whole on every rank", L, Invariant, Replicated, Partial) {
   for (int ranks = 1; ranks <= 8; ++ranks) {
-    for (const Shape& shape : shapes_for(ranks)) {
+    for (const Shape& shape : shardwise::shapes_for(ranks)) {
       for (int rank = 0; rank < ranks; ++rank) {
         CHECK(local_shape<L>(shape, {rank, ranks}) == shape);
         CHECK(local_block<L>(shape, {rank, ranks}) == Interval{0, 0});

@@ -54,10 +54,10 @@ static_assert(!redistributable<Replicated, Partial>);
 // Nothing else is: 36 pairs of six layouts but that one.
 constexpr int pairs() {
   int count = 0;
-  oracle::for_each_pair([&]<class From, class To>() { ++count; });
+  detail::oracle::for_each_pair([&]<class From, class To>() { ++count; });
   return count;
 }
-static_assert(oracle::AllLayouts::size == 6 && pairs() == 35);
+static_assert(detail::oracle::AllLayouts::size == 6 && pairs() == 35);
 
 // What each movement calls.
 static_assert(Redistribute<A, Invariant>::operation() == Operation::all_gather);
@@ -83,7 +83,8 @@ constexpr bool laws_hold() {
 }
 constexpr bool every_pair() {
   bool all = true;
-  oracle::for_each_pair([&]<class From, class To>() { all = all && laws_hold<From, To>(); });
+  detail::oracle::for_each_pair(
+      [&]<class From, class To>() { all = all && laws_hold<From, To>(); });
   return all;
 }
 static_assert(every_pair());

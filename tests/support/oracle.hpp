@@ -10,6 +10,6 @@ using shardwise::Dim;
 using shardwise::Place;
 using shardwise::Shape;
 
-using namespace shardwise::oracle;
+using namespace shardwise::detail::oracle;
 
 }  // namespace testing

@@ -32,7 +32,7 @@
 
 namespace shardwise {
 
-namespace oracle {
+namespace detail::oracle {
 
 /// out = R of in; if they are different memory, out begins with values that no result may have.
 template <class R, class T, class C>
@@ -208,7 +208,7 @@ inline std::string broken_law(const Trial& trial, Dtype dtype, const std::string
          ", breaks the law: " + law;
 }
 
-}  // namespace oracle
+}  // namespace detail::oracle
 
 namespace detail {
 
@@ -259,14 +259,14 @@ CheckReport check_pairs(C& ranks, const std::vector<oracle::Pair<T, C>>& pairs,
 /// `ranks` for its own gathers and sums.
 template <Layout From, Layout To, Real T = float, Communicator C>
 CheckReport check_redistribution(C& ranks, const std::vector<Shape>& shapes) {
-  return detail::check_pairs<T, C>(ranks, {oracle::pair_of<From, To, T, C>()}, shapes);
+  return detail::check_pairs<T, C>(ranks, {detail::oracle::pair_of<From, To, T, C>()}, shapes);
 }
 
 /// The same for every pair of layouts of a tensor with the axes batch, sequence and feature:
-/// `oracle::shapes_for(ranks.size())` has even, uneven and empty shapes.
+/// `shapes_for(ranks.size())` has even, uneven and empty shapes.
 template <Real T = float, Communicator C>
 CheckReport check_all_redistributions(C& ranks, const std::vector<Shape>& shapes) {
-  return detail::check_pairs<T, C>(ranks, oracle::all_pairs<T, C>(), shapes);
+  return detail::check_pairs<T, C>(ranks, detail::oracle::all_pairs<T, C>(), shapes);
 }
 
 }  // namespace shardwise

@@ -3,7 +3,7 @@
 
 #include "shardwise/redistribute/redistribute.hpp"
 
-namespace shardwise::oracle {
+namespace shardwise::detail::oracle {
 
 /// A list of layouts.
 template <Layout... Ls>
@@ -31,4 +31,4 @@ constexpr void for_each_pair(F&& f) {
   });
 }
 
-}  // namespace shardwise::oracle
+}  // namespace shardwise::detail::oracle

@@ -13,7 +13,7 @@
 #include "shardwise/layout/layout.hpp"
 
 /// A second implementation of layouts and redistributions, for comparison with the library.
-namespace shardwise::oracle {
+namespace shardwise::detail::oracle {
 
 /// Elements of a tensor: small integers, which every dtype represents exactly.
 using Values = std::vector<float>;
@@ -134,4 +134,4 @@ inline double inner_product(const Meaning& layout, const PerRank& a, const PerRa
   return sum;
 }
 
-}  // namespace shardwise::oracle
+}  // namespace shardwise::detail::oracle

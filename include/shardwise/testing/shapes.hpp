@@ -7,7 +7,7 @@
 
 #include "shardwise/core/shape.hpp"
 
-namespace shardwise::oracle {
+namespace shardwise {
 
 /// Even, uneven and empty shapes, with few units and with large units.
 inline std::vector<Shape> shapes_for(int ranks) {
@@ -31,4 +31,4 @@ inline std::vector<Shape> shapes_for(int ranks) {
   return shapes;
 }
 
-}  // namespace shardwise::oracle
+}  // namespace shardwise

@@ -119,7 +119,7 @@ TEST_CASE("extents of which the compiler knows all convert to those of which it 
 
 TEST_CASE("global runs number the local elements by their place in the global tensor") {
   for (int ranks = 1; ranks <= 8; ++ranks) {
-    for (const Shape& shape : testing::shapes_for(ranks)) {
+    for (const Shape& shape : shardwise::shapes_for(ranks)) {
       CAPTURE(ranks);
       CAPTURE(to_string(shape));
       testing::for_each_layout(testing::AllLayouts{}, [&]<class L>() {

@@ -90,31 +90,31 @@ TEST_CASE("a sum that lacks a rank breaks the laws where something is summed, an
 
 TEST_CASE("summands are other integers on each rank, and the rest on the first one") {
   const Shape shape{{Axis::feature, 4}};
-  const oracle::Values value = oracle::small_integers(1, 4);
-  const oracle::PerRank parts =
-      oracle::lay_out(oracle::meaning_of<Partial>(), shape, 3, value, 1000);
+  const detail::oracle::Values value = detail::oracle::small_integers(1, 4);
+  const detail::oracle::PerRank parts =
+      detail::oracle::lay_out(detail::oracle::meaning_of<Partial>(), shape, 3, value, 1000);
   for (const std::size_t rank : {std::size_t{1}, std::size_t{2}})
-    CHECK(parts[rank] == oracle::small_integers(1000 + rank, 4));
+    CHECK(parts[rank] == detail::oracle::small_integers(1000 + rank, 4));
   for (std::size_t i = 0; i < 4; ++i) CHECK(parts[0][i] == value[i] - parts[1][i] - parts[2][i]);
 }
 
 TEST_CASE("each law is broken by a result that is wrong in one number") {
   const Shape shape{{Axis::batch, 3}, {Axis::feature, 2}};
   const auto right = [&] {
-    oracle::Trial trial = oracle::trial_of(
-        oracle::pair_of<Partial, Invariant, float, ThreadCommunicator>(), shape, 3);
-    trial.rx = oracle::lay_out(trial.to, shape, 3, trial.value);
-    trial.ry = oracle::lay_out(trial.dual_from, shape, 3, trial.gradient);
+    detail::oracle::Trial trial = detail::oracle::trial_of(
+        detail::oracle::pair_of<Partial, Invariant, float, ThreadCommunicator>(), shape, 3);
+    trial.rx = detail::oracle::lay_out(trial.to, shape, 3, trial.value);
+    trial.ry = detail::oracle::lay_out(trial.dual_from, shape, 3, trial.gradient);
     trial.x_after = trial.back = trial.x;
     trial.in_place = trial.rx;
     return trial;
   };
-  CHECK(oracle::broken_laws(right()).empty());
+  CHECK(detail::oracle::broken_laws(right()).empty());
   using Laws = std::vector<std::string>;
   const auto broken_by = [&](auto change) {
-    oracle::Trial trial = right();
+    detail::oracle::Trial trial = right();
     change(trial);
-    return oracle::broken_laws(trial);
+    return detail::oracle::broken_laws(trial);
   };
   CHECK(broken_by([](auto& t) { t.rx[1][5] += 1, t.in_place[1][5] += 1; }) == Laws{"value"});
   CHECK(broken_by([](auto& t) { t.x_after[2][0] += 1; }) == Laws{"input"});
@@ -136,19 +136,19 @@ TEST_CASE("each law is broken by a result that is wrong in one number") {
 TEST_CASE("a redistribution makes the one call that it declares") {
   SingleRank alone;
   CountingCommunicator<SingleRank> ranks(alone);
-  const auto sums = oracle::pair_of<Partial, Invariant, float, decltype(ranks)>();
-  const auto slices = oracle::pair_of<Invariant, Batch, float, decltype(ranks)>();
+  const auto sums = detail::oracle::pair_of<Partial, Invariant, float, decltype(ranks)>();
+  const auto slices = detail::oracle::pair_of<Invariant, Batch, float, decltype(ranks)>();
   std::vector<float> six(6);
   std::vector<double> doubles(6);
-  CHECK_FALSE(oracle::calls_as_declared(sums, ranks, 6));
-  CHECK(oracle::calls_as_declared(slices, ranks, 6));
+  CHECK_FALSE(detail::oracle::calls_as_declared(sums, ranks, 6));
+  CHECK(detail::oracle::calls_as_declared(slices, ranks, 6));
   ranks.all_reduce<float>(six, six);
-  CHECK(oracle::calls_as_declared(sums, ranks, 6));
-  CHECK_FALSE(oracle::calls_as_declared(sums, ranks, 7));
-  CHECK_FALSE(oracle::calls_as_declared(slices, ranks, 6));
+  CHECK(detail::oracle::calls_as_declared(sums, ranks, 6));
+  CHECK_FALSE(detail::oracle::calls_as_declared(sums, ranks, 7));
+  CHECK_FALSE(detail::oracle::calls_as_declared(slices, ranks, 6));
   ranks.all_reduce<float>(six, six);
-  CHECK_FALSE(oracle::calls_as_declared(sums, ranks, 6));
+  CHECK_FALSE(detail::oracle::calls_as_declared(sums, ranks, 6));
   ranks.clear();
   ranks.all_reduce<double>(doubles, doubles);
-  CHECK_FALSE(oracle::calls_as_declared(sums, ranks, 6));
+  CHECK_FALSE(detail::oracle::calls_as_declared(sums, ranks, 6));
 }
