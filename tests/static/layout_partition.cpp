@@ -17,7 +17,7 @@ static_assert(block_of({Axis::channel, 2}, {2, 4}) == Interval{2, 0});
 static_assert(block_of({Axis::channel, 2}, {3, 4}) == Interval{2, 0});
 // Flattened channels are cut between planes and never within one.
 static_assert(block_of({Axis::feature, 5, 49}, {1, 3}) == Interval{98, 98});
-static_assert(local_dim({Axis::feature, 5, 49}, {2, 3}) == Dim{Axis::feature, 1, 49});
+static_assert(detail::local_dim({Axis::feature, 5, 49}, {2, 3}) == Dim{Axis::feature, 1, 49});
 static_assert(block_of({Axis::feature, 608}, {0, 1}) == Interval{0, 608});
 
 constexpr Shape global{{Axis::batch, 64}, {Axis::feature, 608}};

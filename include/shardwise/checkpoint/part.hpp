@@ -39,7 +39,7 @@ struct TensorPart {
   FileDtype dtype;              ///< in memory, and in the file once it is saved
   Shape whole;                  ///< of the tensor
   Shape local;                  ///< of the box that this rank holds
-  BoxIn box;                    ///< the position of the box in the file's tensor
+  detail::BoxIn box;            ///< the position of the box in the file's tensor
   bool is_split = false;        ///< if not, every rank holds the same whole tensor
   std::byte* memory = nullptr;  ///< the first element of the box, or the first that is kept
   std::size_t stride = 0;       ///< in bytes
@@ -145,7 +145,7 @@ TensorPart part_of(FileTensor file, const View<T, L>& view, A* memory,
                   file_dtype_v<A>,
                   view.global(),
                   view.local(),
-                  BoxIn{view.global(), {}},
+                  detail::BoxIn{view.global(), {}},
                   ShardedLayout<L>,
                   reinterpret_cast<std::byte*>(memory),
                   per_element * sizeof(A),

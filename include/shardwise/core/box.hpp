@@ -8,6 +8,8 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// A tensor in memory (row-major, dense, of shape `whole`) and the first element of a box in it.
 struct BoxIn {
   Shape whole;                                       ///< of all axes of the tensor
@@ -72,5 +74,7 @@ constexpr void copy_box(const Shape& box, const T* source, const BoxIn& from, T*
     for (std::size_t i = 0; i < length; ++i) target[b + i] = source[a + i];
   });
 }
+
+}  // namespace detail
 
 }  // namespace shardwise

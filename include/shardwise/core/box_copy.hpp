@@ -52,7 +52,7 @@ void copy_box(B& backend, const Shape& box, const T* source, const BoxIn& from, 
     if (box.elements() > 0)
       backend.for_each(box.elements(), BoxElementCopy<T>(box, source, from, target, to));
   } else {
-    shardwise::copy_box(box, source, from, target, to);
+    shardwise::detail::copy_box(box, source, from, target, to);
   }
 }
 

@@ -7,6 +7,8 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// A RandomStream whose step is in memory of a device. So a loop that is recorded once and launched
 /// in many steps draws the numbers of each step. Only loops call its members.
 class DeviceRandomStream {
@@ -45,5 +47,7 @@ class DeviceRandomStream {
   RandomStream stream_;
   const std::uint32_t* step_;
 };
+
+}  // namespace detail
 
 }  // namespace shardwise

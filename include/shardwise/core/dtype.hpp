@@ -129,9 +129,13 @@ inline constexpr Dtype dtype_v = detail::dtype_of<T>::value;
 template <Element T>
 using accumulate_t = std::conditional_t<std::same_as<T, bf16> || std::same_as<T, fp16>, float, T>;
 
+namespace detail {
+
 /// The Dtype of accumulate_t of a type with this Dtype.
 constexpr Dtype accumulated(Dtype type) {
   return type == Dtype::bfloat16 || type == Dtype::float16 ? Dtype::float32 : type;
 }
+
+}  // namespace detail
 
 }  // namespace shardwise

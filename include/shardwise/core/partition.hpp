@@ -48,6 +48,8 @@ constexpr Interval block_of(const Dim& dim, Place place) {
   return {units.offset * dim.grain, units.size * dim.grain};
 }
 
+namespace detail {
+
 /// `dim` with another extent, a multiple of its grain.
 constexpr Dim with_extent(const Dim& dim, std::size_t extent) {
   return {dim.axis, extent / (dim.grain == 0 ? 1 : dim.grain), dim.grain, dim.readers};
@@ -57,6 +59,8 @@ constexpr Dim with_extent(const Dim& dim, std::size_t extent) {
 constexpr Dim local_dim(const Dim& dim, Place place) {
   return with_extent(dim, block_of(dim, place).size);
 }
+
+}  // namespace detail
 
 /// The elements of both; empty if they do not overlap.
 constexpr Interval overlap(const Interval& a, const Interval& b) {

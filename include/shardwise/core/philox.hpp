@@ -19,14 +19,14 @@
 
 namespace shardwise {
 
+namespace detail {
+
 ///@{
 /// Words of 32 bits: of the counter, of the key, and of the random bits.
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 using PhiloxKey = std::array<std::uint32_t, 2>;
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 ///@}
-
-namespace detail {
 
 /// The key of the next of the ten rounds.
 constexpr PhiloxKey next_philox_key(PhiloxKey key) {
@@ -44,14 +44,14 @@ constexpr void philox_round(PhiloxKey key, std::uint32_t& a, std::uint32_t& b, s
   d = static_cast<std::uint32_t>(even);
 }
 
-}  // namespace detail
-
 /// The block that belongs to `counter` under `key`: ten rounds. A bijection of the counter.
 constexpr PhiloxBlock philox4x32_10(PhiloxCounter counter, PhiloxKey key) {
   for (int round = 0; round < 10; ++round, key = detail::next_philox_key(key))
     detail::philox_round(key, counter[0], counter[1], counter[2], counter[3]);
   return counter;
 }
+
+}  // namespace detail
 
 /// The seed of a run. Equal seeds give equal weights, masks and data order.
 struct Seed {
@@ -132,7 +132,7 @@ class RandomStream {
 
   /// Element `i` of the standard normal distribution.
   double normal(std::uint64_t i) const {
-    const PhiloxBlock words = block(i);
+    const detail::PhiloxBlock words = block(i);
     return detail::box_muller(words[i & 2U], words[(i & 2U) + 1])[i & 1U];
   }
 
@@ -140,7 +140,7 @@ class RandomStream {
   template <class F>
   constexpr void for_each_bits(std::uint64_t begin, std::uint64_t end, F f) const {
     for (std::uint64_t i = begin; i < end;) {
-      const PhiloxBlock words = block(i);
+      const detail::PhiloxBlock words = block(i);
       do f(i, words[i % 4]);
       while (++i < end && i % 4 != 0);
     }
@@ -175,7 +175,7 @@ class RandomStream {
   template <class F>
   constexpr void for_each_normal(std::uint64_t begin, std::uint64_t end, F f) const {
     for (std::uint64_t i = begin; i < end;) {
-      const PhiloxBlock words = block(i);
+      const detail::PhiloxBlock words = block(i);
       do {
         const auto pair = detail::box_muller(words[i & 2U], words[(i & 2U) + 1]);
         do f(i, pair[i & 1U]);
@@ -196,11 +196,11 @@ class RandomStream {
   }
 
   /// The block that holds element `i`.
-  constexpr PhiloxBlock block(std::uint64_t i) const {
+  constexpr detail::PhiloxBlock block(std::uint64_t i) const {
     const std::uint64_t number = i / 4;
-    return philox4x32_10({static_cast<std::uint32_t>(number),
-                          static_cast<std::uint32_t>(number >> 32), step_, place_},
-                         key_);
+    return detail::philox4x32_10({static_cast<std::uint32_t>(number),
+                                  static_cast<std::uint32_t>(number >> 32), step_, place_},
+                                 key_);
   }
 
   /// Words that have vectors together.
@@ -218,7 +218,7 @@ class RandomStream {
       c[k] = step_;
       d[k] = place_;
     }
-    PhiloxKey key = key_;
+    detail::PhiloxKey key = key_;
     for (int round = 0; round < 10; ++round, key = detail::next_philox_key(key))
       for (std::size_t k = 0; k < count; ++k) detail::philox_round(key, a[k], b[k], c[k], d[k]);
     for (std::size_t k = 0; k < count; ++k) {
@@ -229,7 +229,7 @@ class RandomStream {
     }
   }
 
-  PhiloxKey key_;
+  detail::PhiloxKey key_;
   std::uint32_t step_;
   std::uint32_t place_;  // ordinal and, above it, tensor
 };

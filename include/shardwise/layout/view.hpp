@@ -168,8 +168,8 @@ std::size_t number_in_whole(const View<T, L, E>& view, std::size_t local) {
 /// the global tensor too. It gives local elements their global numbers.
 template <class T, Layout L, class E, class F>
 void for_each_global_run(const View<T, L, E>& view, F&& f) {
-  const BoxIn in_global{view.global(), local_begin<L>(view.global(), view.place())};
-  for_each_run(view.local(), in_global, BoxIn{view.local(), {}}, f);
+  const detail::BoxIn in_global{view.global(), local_begin<L>(view.global(), view.place())};
+  detail::for_each_run(view.local(), in_global, detail::BoxIn{view.local(), {}}, f);
 }
 
 }  // namespace shardwise

@@ -158,7 +158,7 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   auto random() const {
     const RandomStream stream(run_.seed, ordinal_, run_.step);
     if constexpr (DeviceBackend<backend_type>) {
-      return DeviceRandomStream(stream, run_.step_there.here());
+      return detail::DeviceRandomStream(stream, run_.step_there.here());
     } else {
       return stream;
     }

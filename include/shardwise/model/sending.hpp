@@ -36,7 +36,7 @@ struct Sending {
   ///@}
 
   /// Of the exchanges inside layers and losses: accumulate_t of the values' dtype.
-  constexpr Dtype exchanges() const { return accumulated(values); }
+  constexpr Dtype exchanges() const { return detail::accumulated(values); }
 };
 
 }  // namespace shardwise

@@ -126,7 +126,7 @@ void layers() {
   compile_sums<TwoSums, TermsOfChannel<BothTerms<ChannelValue<T>, ChannelAlong<T>>>,
                PutChannelSums>();
   compile<ChannelGradient<T>, BatchStatistics<A>, RunningStatistics<A>>();
-  compile<OnPiece<DropElements<T, sw::DeviceRandomStream>>, DropPlanes<T, sw::DeviceRandomStream>,
+  compile<OnPiece<DropElements<T, sw::detail::DeviceRandomStream>>, DropPlanes<T, sw::detail::DeviceRandomStream>,
           OnPiece<UniformValues<T>>, OnPiece<NormalValues<T>>>();
   compile<InItsChannel<PReluElements<T>>, InItsChannel<BiasedChannel<sw::activations::Relu, T>>>();
   compile_sums<double, TermsOfChannel<ChannelValue<T>>>();
@@ -148,7 +148,7 @@ void layers() {
   compile_sums<A, SummedRows<T>, StoreSum<T>>();
   compile_sums<A, SummedRows<A>, StoreSum<T>>();
   compile<EndRowOf, InItsRow<EndRow<T>>, InItsRow<EndRowGradient<T>>>();
-  using Stream = sw::DeviceRandomStream;
+  using Stream = sw::detail::DeviceRandomStream;
   compile<AttentionForward<T, Stream>, AttentionBackwardQueries<T, Stream>,
           AttentionBackwardKeys<T, Stream>>();
   compile<ScaleElement<T>, FactorGradient<T>>();  // of a user's layer

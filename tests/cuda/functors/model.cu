@@ -16,7 +16,7 @@ template <class T>
 void moved(cuda::Session& s, T* a, T* b) {
   cuda::launch_each(s, 5, Fill<T>{a, T{}});
   cuda::launch_each(s, 5, Copy<T>{a, b});
-  cuda::launch_each(s, 5, BoxElementCopy<T>({{Axis::batch, 2}}, a, BoxIn{}, b, BoxIn{}));
+  cuda::launch_each(s, 5, BoxElementCopy<T>({{Axis::batch, 2}}, a, detail::BoxIn{}, b, detail::BoxIn{}));
   cuda::launch_each(s, 5, PeerReduction<T>{});
 }
 

@@ -27,7 +27,7 @@ class Random {
 /// A box with a tensor around it on each side of a copy.
 struct Boxes {
   Shape box;
-  BoxIn from, to;
+  detail::BoxIn from, to;
 };
 
 Boxes random_boxes(Random& random) {
@@ -38,7 +38,7 @@ Boxes random_boxes(Random& random) {
     const std::size_t grain = 1 + random.below(2);
     const std::size_t units = random.below(10) == 0 ? 0 : 1 + random.below(4);
     boxes.box.append({name, units, grain});
-    for (BoxIn* in : {&boxes.from, &boxes.to}) {
+    for (detail::BoxIn* in : {&boxes.from, &boxes.to}) {
       // Half of the tensors reach no further than the box, so that runs of several axes occur.
       const std::size_t more = random.below(2) == 0 ? 0 : random.below(4);
       in->whole.append({name, units + more, grain});
@@ -49,7 +49,8 @@ Boxes random_boxes(Random& random) {
 }
 
 /// Offset of the element at `coordinates` of the box.
-std::size_t offset(const BoxIn& in, const std::array<std::size_t, Shape::max_rank>& coordinates) {
+std::size_t offset(const detail::BoxIn& in,
+                   const std::array<std::size_t, Shape::max_rank>& coordinates) {
   std::size_t result = 0;
   for (std::size_t axis = 0; axis < in.whole.rank(); ++axis)
     result = result * in.whole[axis].extent() + in.begin[axis] + coordinates[axis];
@@ -84,7 +85,7 @@ TEST_CASE("copy_box copies the box and nothing else") {
       expected.at(offset(boxes.to, at)) = source.at(offset(boxes.from, at));
       ++with_elements;
     });
-    copy_box(boxes.box, source.data(), boxes.from, target.data(), boxes.to);
+    detail::copy_box(boxes.box, source.data(), boxes.from, target.data(), boxes.to);
     CAPTURE(to_string(boxes.box));
     CAPTURE(to_string(boxes.from.whole));
     CAPTURE(to_string(boxes.to.whole));
@@ -103,11 +104,11 @@ TEST_CASE("runs come in row-major order, cover the box once, and are as long as 
     });
     std::vector<std::array<std::size_t, 2>> got;
     std::size_t shortest = boxes.box.elements();
-    for_each_run(boxes.box, boxes.from, boxes.to,
-                 [&](std::size_t a, std::size_t b, std::size_t length) {
-                   shortest = std::min(shortest, length);
-                   for (std::size_t i = 0; i < length; ++i) got.push_back({a + i, b + i});
-                 });
+    detail::for_each_run(boxes.box, boxes.from, boxes.to,
+                         [&](std::size_t a, std::size_t b, std::size_t length) {
+                           shortest = std::min(shortest, length);
+                           for (std::size_t i = 0; i < length; ++i) got.push_back({a + i, b + i});
+                         });
     CAPTURE(to_string(boxes.box));
     CHECK(got == expected);
     const bool fills_both =
@@ -119,20 +120,21 @@ TEST_CASE("runs come in row-major order, cover the box once, and are as long as 
 
 TEST_CASE("an empty box touches no memory") {
   const Shape nothing{{Axis::batch, 0}, {Axis::feature, 3}};
-  copy_box<int>(nothing, nullptr, {nothing, {}}, nullptr, {nothing, {}});
-  for_each_run(nothing, {nothing, {}}, {nothing, {}},
-               [](std::size_t, std::size_t, std::size_t) { FAIL_CHECK("a run of nothing"); });
+  detail::copy_box<int>(nothing, nullptr, {nothing, {}}, nullptr, {nothing, {}});
+  detail::for_each_run(
+      nothing, {nothing, {}}, {nothing, {}},
+      [](std::size_t, std::size_t, std::size_t) { FAIL_CHECK("a run of nothing"); });
 }
 
 TEST_CASE("a tensor without axes is one element") {
   const int source = 7;
   int target = 0;
-  copy_box(Shape{}, &source, {}, &target, {});
+  detail::copy_box(Shape{}, &source, {}, &target, {});
   CHECK(target == 7);
 }
 
 TEST_CASE("a box is moved along one axis") {
-  const BoxIn in{{{Axis::batch, 3}, {Axis::feature, 4}}, {}};
+  const detail::BoxIn in{{{Axis::batch, 3}, {Axis::feature, 4}}, {}};
   CHECK(in.stride(0) == 4);
   CHECK(in.stride(1) == 1);
   CHECK(in.at(1, 2).begin[1] == 2);

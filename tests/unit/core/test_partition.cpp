@@ -27,7 +27,8 @@ TEST_CASE("blocks are contiguous, whole, balanced, and the first ones are longer
           CHECK(block.offset % grain == 0);
           CHECK(block.size % grain == 0);
           CHECK(block.size <= previous);
-          CHECK(local_dim(dim, {rank, ranks}) == Dim{Axis::feature, block.size / grain, grain});
+          CHECK(detail::local_dim(dim, {rank, ranks}) ==
+                Dim{Axis::feature, block.size / grain, grain});
           end = block.end();
           previous = block.size;
           longest = std::max(longest, block.size);
@@ -63,7 +64,7 @@ TEST_CASE("fewer units than ranks leave the last ranks empty") {
 
 TEST_CASE("a grain of zero makes blocks of nothing") {
   CHECK(block_of({Axis::feature, 5, 0}, {1, 2}) == Interval{0, 0});
-  CHECK(local_dim({Axis::feature, 5, 0}, {1, 2}).extent() == 0);
+  CHECK(detail::local_dim({Axis::feature, 5, 0}, {1, 2}).extent() == 0);
 }
 
 static_assert(block_of({Axis::feature, 10}, {2, 4}) == Interval{6, 2});

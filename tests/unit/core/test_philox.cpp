@@ -17,19 +17,20 @@ namespace sw = shardwise;
 namespace {
 
 // The lines "philox4x32 10" of tests/kat_vectors in Random123 1.14 (D. E. Shaw Research).
-static_assert(sw::philox4x32_10({0, 0, 0, 0}, {0, 0}) ==
-              sw::PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
-static_assert(sw::philox4x32_10({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
-                                {0xffffffff, 0xffffffff}) ==
-              sw::PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
-static_assert(sw::philox4x32_10({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
-                                {0xa4093822, 0x299f31d0}) ==
-              sw::PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+static_assert(sw::detail::philox4x32_10({0, 0, 0, 0}, {0, 0}) ==
+              sw::detail::PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+static_assert(sw::detail::philox4x32_10({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+                                        {0xffffffff, 0xffffffff}) ==
+              sw::detail::PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
+static_assert(sw::detail::philox4x32_10({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+                                        {0xa4093822, 0x299f31d0}) ==
+              sw::detail::PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 
 // Every field has its own place in counter and key.
 constexpr sw::Seed seed{0x0123456789abcdefULL};
 static_assert(sw::RandomStream(seed, 0x00c0ffee, 0xdeadbeef, 0xa5).bits((7ULL << 34) + 21) ==
-              sw::philox4x32_10({5, 7, 0xdeadbeef, 0xa5c0ffee}, {0x89abcdef, 0x01234567})[1]);
+              sw::detail::philox4x32_10({5, 7, 0xdeadbeef, 0xa5c0ffee},
+                                        {0x89abcdef, 0x01234567})[1]);
 
 std::vector<std::uint32_t> first_words(const sw::RandomStream& stream) {
   std::vector<std::uint32_t> words;
@@ -65,7 +66,7 @@ TEST_CASE("the bulk forms give the values of the indexed forms on any range") {
 
 TEST_CASE("a stream whose step is in memory gives the numbers of that step") {
   std::uint32_t step = 5;
-  const sw::DeviceRandomStream stream(sw::RandomStream(seed, 3, 4), &step);
+  const sw::detail::DeviceRandomStream stream(sw::RandomStream(seed, 3, 4), &step);
   for (step = 5; step < 8; ++step) {
     const sw::RandomStream right(seed, 3, step);
     CHECK(stream.bits(9) == right.bits(9));
