@@ -23,18 +23,19 @@ void require_bytes(const NpyHeader& header, std::uint64_t data_bytes) {
 }
 
 NpyHeader read(std::string_view bytes, std::uint64_t data_bytes) {
-  const NpyStart start = find_npy_header(bytes.substr(0, 12), bytes.size() + data_bytes, "file");
+  const detail::NpyStart start =
+      detail::find_npy_header(bytes.substr(0, 12), bytes.size() + data_bytes, "file");
   require(start.begin <= bytes.size(), "the header begins in the file");
-  require(start.length <= longest_npy_header, "no header is long");
-  return parse_npy_header(bytes.substr(start.begin, start.length), data_bytes, "file");
+  require(start.length <= detail::longest_npy_header, "no header is long");
+  return detail::parse_npy_header(bytes.substr(start.begin, start.length), data_bytes, "file");
 }
 
 void try_header(std::string_view text, std::uint64_t data_bytes) {
   const auto header =
-      accepted<data_error>([&] { return parse_npy_header(text, data_bytes, "header"); });
+      accepted<data_error>([&] { return detail::parse_npy_header(text, data_bytes, "header"); });
   if (!header) return;
   require_bytes(*header, data_bytes);
-  const std::string written = npy_header_bytes(*header);
+  const std::string written = detail::npy_header_bytes(*header);
   require(written.size() % 64 == 0, "elements are aligned");
   const NpyHeader again = read(written, data_bytes);
   require(again.dtype == header->dtype && again.shape == header->shape,
@@ -43,7 +44,7 @@ void try_header(std::string_view text, std::uint64_t data_bytes) {
 
 void try_file(std::string_view bytes) {
   const auto start = accepted<data_error>(
-      [&] { return find_npy_header(bytes.substr(0, 12), bytes.size(), "file"); });
+      [&] { return detail::find_npy_header(bytes.substr(0, 12), bytes.size(), "file"); });
   if (!start) return;
   require(start->begin + start->length <= bytes.size(), "the header is in the file");
   try_header(bytes.substr(start->begin, start->length),

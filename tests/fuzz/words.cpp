@@ -37,7 +37,7 @@ void try_timeout(const std::string& text) {
 
 /// "NAME=value" in each line.
 void try_launcher(std::string_view lines) {
-  const Lookup lookup = [lines](const std::string& name) -> std::optional<std::string> {
+  const detail::Lookup lookup = [lines](const std::string& name) -> std::optional<std::string> {
     for (std::string_view left = lines; !left.empty();) {
       const std::string_view line = left.substr(0, left.find('\n'));
       left.remove_prefix(line.size() < left.size() ? line.size() + 1 : line.size());

@@ -166,7 +166,8 @@ TEST_CASE("a call that was left out before an equal one") {
     check_mentions(message, {"at step 12", "at step 11", "left out 0/3: Product, backward"});
   }
   SUBCASE("by what the ranks were given") {
-    const GivenAlike given{.seed = 1, .model = 2, .inputs = leaves_out ? 3U : 4U, .targets = 5};
+    const detail::GivenAlike given{
+        .seed = 1, .model = 2, .inputs = leaves_out ? 3U : 4U, .targets = 5};
     const detail::MarkedPhase phase(1, 0, Phase::forward, given);
     const std::string message = message_of<collective_error>([&] { sum_floats(ranks); });
     check_mentions(message, {"given other inputs than rank", "found at step 1."});

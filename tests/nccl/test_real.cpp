@@ -84,5 +84,5 @@ TEST_CASE("real nccl: what is said where there is no device") {
   check_no_device("rank 0: ", [] { NcclCommunicator nccl(launch_of(0, 1)); });
   check_no_device("NCCL_COMM_ID=127.0.0.1:29600: rank 1: ",
                   [] { NcclCommunicator nccl(launch_of(1, 2)); });
-  CHECK(!process_variable("NCCL_COMM_ID").has_value());
+  CHECK(!detail::process_variable("NCCL_COMM_ID").has_value());
 }

@@ -11,11 +11,15 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// Looks up a variable: its value, or nothing if it is not set.
 using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
 
 /// The variables of this process.
 std::optional<std::string> process_variable(const std::string& name);
+
+}  // namespace detail
 
 /// A process of a job, as its launcher describes it.
 struct LaunchEnvironment {
@@ -41,7 +45,7 @@ struct LaunchEnvironment {
 /// throws  argument_error if no launcher has set its variables; if those of the first one are
 ///         incomplete, are not integers, or have a rank that is not below the size; if RANK and MPI
 ///         disagree
-LaunchEnvironment read_launch_environment(const Lookup& lookup = process_variable);
+LaunchEnvironment read_launch_environment(const detail::Lookup& lookup = detail::process_variable);
 
 }  // namespace shardwise
 
@@ -143,12 +147,16 @@ inline void check_agreement(const Lookup& lookup, const LaunchEnvironment& manua
 
 namespace shardwise {
 
+namespace detail {
+
 SHARDWISE_INLINE std::optional<std::string> process_variable(const std::string& name) {
   const char* const value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
-SHARDWISE_INLINE LaunchEnvironment read_launch_environment(const Lookup& lookup) {
+}  // namespace detail
+
+SHARDWISE_INLINE LaunchEnvironment read_launch_environment(const detail::Lookup& lookup) {
   std::optional<LaunchEnvironment> found;
   for (const detail::LauncherVariables& names : detail::launchers) {
     if (!found) {

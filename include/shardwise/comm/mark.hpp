@@ -24,6 +24,8 @@ constexpr std::string_view name(Phase phase) {
   return names[static_cast<std::size_t>(phase)];
 }
 
+namespace detail {
+
 /// Fingerprints of what all ranks of a model must be given alike; 0 for what is not compared.
 struct GivenAlike {
   std::uint32_t seed = 0;     ///< of the model
@@ -39,6 +41,8 @@ struct GivenAlike {
   }
 };
 
+}  // namespace detail
+
 /// Where in its program a rank makes a call. In a collective it must be the same on all ranks; a
 /// message compares step and batch only, because its two ranks may be at different layers.
 struct Mark {
@@ -52,7 +56,7 @@ struct Mark {
   std::array<std::uint16_t, most_numbers> path{};  ///< the part's number in each of them
   std::uint32_t path_digest = 0;                   ///< of all numbers, also if they are more
   std::string (*part)() = nullptr;                 ///< the name of the part
-  GivenAlike given{};                              ///< what this rank was given
+  detail::GivenAlike given{};                      ///< what this rank was given
 
   /// The numbers of the path that are known.
   constexpr std::size_t numbers() const { return depth < most_numbers ? depth : most_numbers; }

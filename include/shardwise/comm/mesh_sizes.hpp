@@ -20,7 +20,7 @@ mesh parse_mesh(std::string_view text);
 /// The mesh of a program: that of `option`, the value of its option `--mesh`; if that is empty, of
 /// the variable SHARDWISE_MESH; if that is not set or is empty, all ranks along `tensor`.
 /// throws  argument_error as parse_mesh, with the source of the text
-mesh choose_mesh(std::string_view option, const Lookup& lookup = process_variable);
+mesh choose_mesh(std::string_view option, const detail::Lookup& lookup = detail::process_variable);
 
 }  // namespace shardwise
 
@@ -82,7 +82,7 @@ SHARDWISE_INLINE mesh parse_mesh(std::string_view text) {
   return sizes;
 }
 
-SHARDWISE_INLINE mesh choose_mesh(std::string_view option, const Lookup& lookup) {
+SHARDWISE_INLINE mesh choose_mesh(std::string_view option, const detail::Lookup& lookup) {
   const std::string variable = lookup("SHARDWISE_MESH").value_or("");
   if (option.empty() && variable.empty()) return {.tensor = mesh::rest};
   try {

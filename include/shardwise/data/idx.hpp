@@ -30,10 +30,10 @@ struct IdxArray {
   std::vector<std::uint8_t> values;  ///< as many as the product of the extents
 };
 
+namespace detail {
+
 /// A file that announces more elements than this is rejected before memory is allocated.
 inline constexpr std::size_t largest_idx_array = std::size_t{1} << 30;
-
-namespace detail {
 
 struct GzipClose {
   void operator()(gzFile_s* file) const { gzclose_r(file); }

@@ -38,6 +38,8 @@ struct Normalisation {
   double deviation = 1;  ///< of x / 255; usually the standard deviation
 };
 
+namespace detail {
+
 /// The number of each of the 256 pixels, computed in double and rounded once to float.
 template <Real T>
 std::array<T, 256> normalised_pixels(Normalisation by) {
@@ -48,6 +50,8 @@ std::array<T, 256> normalised_pixels(Normalisation by) {
   }
   return numbers;
 }
+
+}  // namespace detail
 
 /// Copies the images and labels with the numbers `chosen` into a batch.
 ///
@@ -64,7 +68,7 @@ void copy_batch(const ImageSet& set, std::span<const std::uint32_t> chosen, Norm
                        " pixels: the memory given holds ", images.size(), " pixels and ",
                        labels.size(), " labels; give ", chosen.size() * size, " and ",
                        chosen.size()});
-  const std::array<T, 256> number = normalised_pixels<T>(by);
+  const std::array<T, 256> number = detail::normalised_pixels<T>(by);
   for (std::size_t b = 0; b < chosen.size(); ++b) {
     const std::size_t i = chosen[b];
     if (i >= set.count)

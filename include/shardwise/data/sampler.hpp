@@ -29,8 +29,6 @@ inline void shuffle(std::vector<std::uint32_t>& order, Seed seed, std::uint64_t 
   });
 }
 
-}  // namespace detail
-
 /// The numbers 0, ..., count - 1 in this order. Throws argument_error for a count of 2^32 or more.
 inline std::vector<std::uint32_t> stored_order(std::size_t count) {
   if (count > std::numeric_limits<std::uint32_t>::max())
@@ -54,6 +52,8 @@ inline std::vector<std::uint32_t> shuffled_order(std::size_t count, Seed seed,
   detail::shuffle(order, seed, epoch);
   return order;
 }
+
+}  // namespace detail
 
 /// The order of an epoch: shuffled_order or, for evaluation, stored_order.
 enum class SampleOrder : std::uint8_t { shuffled, stored };
@@ -105,7 +105,7 @@ class DistributedSampler {
   /// and ranks along `data` cut their blocks; ranks along other axes have the same samples.
   template <std::same_as<MeshPlace> P>  // so that {0, 2} is a Place
   DistributedSampler(std::size_t samples, const P& place, const SamplerOptions& options)
-      : options_(options), place_(place), order_(stored_order(samples)) {
+      : options_(options), place_(place), order_(detail::stored_order(samples)) {
     if (samples == 0) {
       throw argument_error(
           "sampler: there are 0 samples; it needs at least one: look at the data set");

@@ -225,7 +225,8 @@ class Generator {
   /// The output for these ids of `samples` sequences, of which `segments_` says the places.
   Logits run(std::span<const std::int32_t> ids, std::size_t samples) {
     auto& model_run = model_.run();
-    const detail::SetMeanwhile compared(model_run.given, compares_ ? given(ids) : GivenAlike{});
+    const detail::SetMeanwhile compared(model_run.given,
+                                        compares_ ? given(ids) : detail::GivenAlike{});
     const Shape shape{{Axis::batch, samples}, {Axis::sequence, ids.size() / samples}};
     const View<const std::int32_t, Invariant> here(ids.data(), shape, model_.run().place());
     const auto there = model_.to_device(here);
@@ -233,7 +234,7 @@ class Generator {
   }
 
   /// What all ranks must have alike for these ids: the calls of the model compare it.
-  GivenAlike given(std::span<const std::int32_t> ids) const {
+  detail::GivenAlike given(std::span<const std::int32_t> ids) const {
     std::uint32_t inputs = static_cast<std::uint32_t>(next_);
     for (const std::int32_t id : ids)
       inputs = detail::mixed(inputs, static_cast<std::uint32_t>(id));

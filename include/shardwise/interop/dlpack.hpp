@@ -20,12 +20,12 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// One of the two structs that libraries exchange.
 template <class M>
 concept DlpackManaged =
     std::same_as<M, dlpack::ManagedTensorVersioned> || std::same_as<M, dlpack::ManagedTensor>;
-
-namespace detail {
 
 struct DlpackDelete {
   template <DlpackManaged M>
@@ -49,8 +49,10 @@ struct DlpackExport {
 
 /// Owns a managed tensor and calls its deleter. `release()` gives it to a library that calls the
 /// deleter itself.
-template <DlpackManaged M = dlpack::ManagedTensorVersioned>
+template <detail::DlpackManaged M = dlpack::ManagedTensorVersioned>
 using DlpackHandle = std::unique_ptr<M, detail::DlpackDelete>;
+
+namespace detail {
 
 /// The DLPack type of T.
 template <Element T>
@@ -63,11 +65,14 @@ constexpr dlpack::DataType dlpack_dtype() {
   if constexpr (std::unsigned_integral<T>) return {TypeCode::unsigned_integer, bits};
 }
 
+}  // namespace detail
+
 /// The rank's part of `view`, dense and row-major, for another library. `owner` keeps the memory
 /// alive (a shared pointer, a tensor that was moved) and is destroyed by the deleter, on any
 /// thread. M = dlpack::ManagedTensor is for libraries older than DLPack 1.0; it cannot express
 /// const elements, so these are an error.
-template <DlpackManaged M = dlpack::ManagedTensorVersioned, class T, Layout L, class E, class Owner>
+template <detail::DlpackManaged M = dlpack::ManagedTensorVersioned, class T, Layout L, class E,
+          class Owner>
 requires(!std::is_const_v<T> || std::same_as<M, dlpack::ManagedTensorVersioned>)
     DlpackHandle<M> to_dlpack(const View<T, L, E>& view, Owner owner, dlpack::Device device = {}) {
   using Value = std::remove_const_t<T>;
@@ -84,7 +89,7 @@ requires(!std::is_const_v<T> || std::same_as<M, dlpack::ManagedTensorVersioned>)
   managed.tensor = {const_cast<Value*>(view.data()),
                     device,
                     static_cast<std::int32_t>(local.rank()),
-                    dlpack_dtype<Value>(),
+                    detail::dlpack_dtype<Value>(),
                     made->shape.data(),
                     made->strides.data(),
                     0};
@@ -94,7 +99,7 @@ requires(!std::is_const_v<T> || std::same_as<M, dlpack::ManagedTensorVersioned>)
 }
 
 /// The same for a tensor, which the handle owns.
-template <DlpackManaged M = dlpack::ManagedTensorVersioned, Element T, Layout L, class E>
+template <detail::DlpackManaged M = dlpack::ManagedTensorVersioned, Element T, Layout L, class E>
 DlpackHandle<M> to_dlpack(Tensor<T, L, E>&& tensor) {
   const View<T, L, E> view = tensor.view();  // moving the tensor does not move its elements
   return to_dlpack<M>(view, std::move(tensor));
@@ -194,7 +199,7 @@ T* require_elements(const dlpack::Tensor& tensor, const Shape& shape) {
 }  // namespace detail
 
 /// A tensor of another library, owned by this object.
-template <class T, DlpackManaged M = dlpack::ManagedTensorVersioned>
+template <class T, detail::DlpackManaged M = dlpack::ManagedTensorVersioned>
 requires Element<std::remove_const_t<T>>
 class DlpackTensor {
  public:

@@ -120,7 +120,7 @@ template <class T, class E>
 void write_npy(const std::filesystem::path& path, const View<T, Invariant, E>& view) {
   constexpr const char* kind = "npy file";
   constexpr Dtype dtype = dtype_v<std::remove_const_t<T>>;
-  const std::string header = npy_header_bytes({dtype, detail::extents_of(view.global())});
+  const std::string header = detail::npy_header_bytes({dtype, detail::extents_of(view.global())});
   const std::filesystem::path saving = path.string() + ".saving";
   try {
     const detail::File file = detail::File::create(saving, kind);

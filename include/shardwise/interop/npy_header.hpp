@@ -35,6 +35,8 @@ struct NpyHeader {
   std::vector<std::uint64_t> shape{};  ///< outermost axis first; empty for a scalar
 };
 
+namespace detail {
+
 /// The position of the header's text in the file; the elements follow it.
 struct NpyStart {
   std::uint64_t begin = 0;   ///< byte in the file
@@ -45,8 +47,6 @@ struct NpyStart {
 inline constexpr std::uint64_t longest_npy_header = 10'000;
 /// Shapes of more axes are rejected: NumPy has no such arrays (NPY_MAXDIMS).
 inline constexpr std::size_t most_npy_axes = 64;
-
-namespace detail {
 
 static_assert(
     std::endian::native == std::endian::little,
@@ -213,8 +213,6 @@ class NpyLiteral {
   std::optional<std::vector<std::uint64_t>> shape_;
 };
 
-}  // namespace detail
-
 /// The position of the header in a file of `file_bytes` bytes that begins with `first`, its first
 /// 12 bytes or the whole file.
 /// throws   data_error, beginning with `where`, if it is not such a file
@@ -268,5 +266,7 @@ inline std::string npy_header_bytes(const NpyHeader& header) {
   return std::string("\x93NUMPY\x01\0", 8) + static_cast<char>(text.size() & 0xffU) +
          static_cast<char>(text.size() >> 8) + text;
 }
+
+}  // namespace detail
 
 }  // namespace shardwise

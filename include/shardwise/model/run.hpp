@@ -98,8 +98,8 @@ struct Run {
   std::uint16_t batch = 0;                        ///< batches of this step before this one
   std::uint64_t samples_backward = 0;             ///< samples of this step that ran backward
   bool counts_tokens_as_bound = false;            ///< whether layers change the number of tokens
-  GivenAlike given{};                             ///< for this batch, if it is compared
-  GivenAlike given_to_all{};                      ///< the same without the rank's slice of it
+  detail::GivenAlike given{};                     ///< for this batch, if it is compared
+  detail::GivenAlike given_to_all{};              ///< the same without the rank's slice of it
   ComparedSteps compared_steps{};                 ///< in which `given` is compared
   std::uint64_t version = 1;                      ///< counts changes of the parameters
   GradientState gradients = GradientState::none;  ///< of this step

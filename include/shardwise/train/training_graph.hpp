@@ -155,7 +155,7 @@ class TrainingGraph {
     }
     run.parameters.update_copies(run.backend, run.version);
     detail::GivenOptions options;
-    GivenAlike given;
+    detail::GivenAlike given;
     if (run.all_ranks.size() > 1) {
       detail::add_rule(options, optimizer_.rule());
       given = {.options = options.hash(), .all_options = &options};

@@ -13,7 +13,7 @@ using detail::CommIdVariable;
 
 namespace {
 
-std::optional<std::string> value() { return process_variable("NCCL_COMM_ID"); }
+std::optional<std::string> value() { return detail::process_variable("NCCL_COMM_ID"); }
 
 LaunchEnvironment launch_at(const std::string& address, std::optional<int> port) {
   return {.launcher = "torchrun",

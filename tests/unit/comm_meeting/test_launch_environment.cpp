@@ -167,8 +167,8 @@ TEST_CASE("launch environment: what is missing, no number or contradictory") {
 }
 
 TEST_CASE("launch environment: the variables of the process are looked up by default") {
-  CHECK(!process_variable("SHARDWISE_TEST_A_NAME_THAT_NOBODY_SETS").has_value());
+  CHECK(!detail::process_variable("SHARDWISE_TEST_A_NAME_THAT_NOBODY_SETS").has_value());
   const char* const path = std::getenv("PATH");
-  CHECK(process_variable("PATH") ==
+  CHECK(detail::process_variable("PATH") ==
         (path == nullptr ? std::nullopt : std::optional<std::string>(path)));
 }

@@ -96,7 +96,7 @@ TEST_CASE("the batches that are left of an epoch, each once") {
         seen.push_back(static_cast<std::uint32_t>(target[i] - 100));
       }
     }
-    CHECK(seen == sw::shuffled_order(count, sw::Seed{5}, epoch));
+    CHECK(seen == sw::detail::shuffled_order(count, sw::Seed{5}, epoch));
     CHECK(sampler.epoch() == epoch + 1);
   }
   const sw::DistributedSampler dropping(count, {}, {.batch_size = 4, .last = sw::LastBatch::drop});

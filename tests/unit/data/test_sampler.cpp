@@ -16,25 +16,25 @@ namespace sw = shardwise;
 
 TEST_CASE("a shuffled order holds every sample once") {
   for (const std::size_t count : {0U, 1U, 2U, 7U, 1000U, 60'000U}) {
-    std::vector<std::uint32_t> order = sw::shuffled_order(count, sw::Seed{3}, 1);
+    std::vector<std::uint32_t> order = sw::detail::shuffled_order(count, sw::Seed{3}, 1);
     std::sort(order.begin(), order.end());
-    CHECK(order == sw::stored_order(count));
+    CHECK(order == sw::detail::stored_order(count));
   }
 }
 
 TEST_CASE("the order follows from count, seed and epoch") {
-  const auto order = sw::shuffled_order(1000, sw::Seed{3}, 1);
-  CHECK(order == sw::shuffled_order(1000, sw::Seed{3}, 1));
-  CHECK(order != sw::shuffled_order(1000, sw::Seed{3}, 2));
-  CHECK(order != sw::shuffled_order(1000, sw::Seed{4}, 1));
-  CHECK(order != sw::stored_order(1000));
+  const auto order = sw::detail::shuffled_order(1000, sw::Seed{3}, 1);
+  CHECK(order == sw::detail::shuffled_order(1000, sw::Seed{3}, 1));
+  CHECK(order != sw::detail::shuffled_order(1000, sw::Seed{3}, 2));
+  CHECK(order != sw::detail::shuffled_order(1000, sw::Seed{4}, 1));
+  CHECK(order != sw::detail::stored_order(1000));
 }
 
 TEST_CASE("all permutations of four samples come equally often") {
   constexpr int epochs = 24'000;
   std::array<int, 256> seen{};
   for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
-    const auto order = sw::shuffled_order(4, sw::Seed{9}, epoch);
+    const auto order = sw::detail::shuffled_order(4, sw::Seed{9}, epoch);
     ++seen[order[0] * 64 + order[1] * 16 + order[2] * 4 + order[3]];
   }
   CHECK(std::count_if(seen.begin(), seen.end(), [](int times) { return times > 0; }) == 24);
@@ -55,7 +55,7 @@ TEST_CASE("batches follow the order of each epoch, the last one smaller") {
         CHECK(batch.size() == (left > 1 ? size : 103 - joined.size()));
         joined.insert(joined.end(), batch.begin(), batch.end());
       }
-      CHECK(joined == sw::shuffled_order(103, sw::Seed{3}, epoch));
+      CHECK(joined == sw::detail::shuffled_order(103, sw::Seed{3}, epoch));
     }
   }
 }
@@ -105,7 +105,7 @@ TEST_CASE("a last batch that is not full is dropped on request, and only that") 
         given.insert(given.end(), batch.mine.begin(), batch.mine.end());
       }
     }
-    auto expected = sw::shuffled_order(14, sw::Seed{7}, 0);
+    auto expected = sw::detail::shuffled_order(14, sw::Seed{7}, 0);
     expected.resize(12);
     std::sort(given.begin(), given.end());
     std::sort(expected.begin(), expected.end());
@@ -144,7 +144,7 @@ TEST_CASE("a sampler goes on from any state, at another rank count and batch siz
   }
   CHECK(sampler.state() == sw::SamplerState{7, 2, 4});
 
-  const auto order = sw::shuffled_order(10, sw::Seed{7}, 2);
+  const auto order = sw::detail::shuffled_order(10, sw::Seed{7}, 2);
   sw::DistributedSampler wider(10, {}, {.batch_size = 6, .last = sw::LastBatch::drop});
   wider.set_state({7, 2, 4});
   const auto rest = wider.next().whole;
@@ -164,8 +164,8 @@ TEST_CASE("numbers out of range are refused") {
   CHECK_THROWS_AS(make(3, {.batch_size = 0}), sw::argument_error);
   CHECK_THROWS_AS(make(3, {.batch_size = 4, .last = sw::LastBatch::drop}), sw::argument_error);
   CHECK_THROWS_AS(make(1ULL << 32, {}), sw::argument_error);
-  CHECK_THROWS_AS(sw::stored_order(1ULL << 32), sw::argument_error);
-  CHECK_THROWS_AS(sw::shuffled_order(3, sw::Seed{}, 1ULL << 32), sw::argument_error);
+  CHECK_THROWS_AS(sw::detail::stored_order(1ULL << 32), sw::argument_error);
+  CHECK_THROWS_AS(sw::detail::shuffled_order(3, sw::Seed{}, 1ULL << 32), sw::argument_error);
 
   sw::DistributedSampler sampler = make(3, {.seed = sw::Seed{7}});
   sampler.next();

@@ -93,9 +93,13 @@ void multiply(std::size_t m, std::size_t n, std::size_t k, Factor<T> a, Factor<T
 
 }  // namespace detail::cblas
 
+namespace detail {
+
 /// The dtypes of CBLAS.
 template <class T>
 concept CblasReal = std::same_as<T, float> || std::same_as<T, double>;
+
+}  // namespace detail
 
 /// CBLAS with `threads` threads for a product: one by default, because each rank computes on its
 /// own thread, and ranks that share one thread pool wait for each other. CBLAS has no call for
@@ -107,15 +111,15 @@ concept CblasReal = std::same_as<T, float> || std::same_as<T, double>;
 /// stays the same.
 class Cblas {
  public:
-  template <CblasReal T>
+  template <detail::CblasReal T>
   class Linear;
 
   ///@{
   /// CBLAS has no pooling: these are plain loops. See `PoolingBackend`.
-  template <CblasReal T>
+  template <detail::CblasReal T>
   using MaxPooling = detail::MaxPoolingLoops<T>;
 
-  template <CblasReal T>
+  template <detail::CblasReal T>
   using AveragePooling = detail::AveragePoolingLoops<T>;
   ///@}
 
@@ -138,7 +142,7 @@ class Cblas {
 /// The products of one linear layer; see LinearKernel for shapes. Packs nothing, so it ignores the
 /// version of a weight; allocates only in its constructor. Throws backend_error for extents that do
 /// not fit into an int.
-template <CblasReal T>
+template <detail::CblasReal T>
 class Cblas::Linear {
  public:
   ///@{

@@ -31,7 +31,7 @@ namespace shardwise {
 /// shardwise once a call was as large, but for descriptors of matrices in bf16 with oneDNN 3.
 /// Throws backend_error if the library fails.
 /// source   Dao 2023 (FlashAttention-2), for the order of the five products
-template <OneDnnReal T>
+template <detail::OneDnnReal T>
 class OneDnn::Attention {
  public:
   ///@{

@@ -15,7 +15,7 @@ namespace shardwise {
 /// copied into the layouts in which the library is fastest, and back. Plans are kept for the last
 /// different calls; a call that has a plan does not allocate in shardwise. A weight is copied only
 /// if it has changed since the last call. Throws backend_error if the library fails.
-template <OneDnnReal T>
+template <detail::OneDnnReal T>
 class OneDnn::Convolution {
  public:
   ///@{

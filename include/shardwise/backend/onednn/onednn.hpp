@@ -23,9 +23,13 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// The dtypes of this backend; oneDNN 2 multiplies no others on a CPU.
 template <class T>
 concept OneDnnReal = std::same_as<T, float> || std::same_as<T, bf16>;
+
+}  // namespace detail
 
 /// oneDNN with `threads` OpenMP threads: one by default, because each rank computes on its own
 /// thread. The setting applies only during calls of this object; the program's own setting stays.
@@ -34,19 +38,19 @@ concept OneDnnReal = std::same_as<T, float> || std::same_as<T, bf16>;
 /// a processor with AVX-512; products are summed in float.
 class OneDnn {
  public:
-  template <OneDnnReal T>
+  template <detail::OneDnnReal T>
   class Linear;
-  template <OneDnnReal T>
+  template <detail::OneDnnReal T>
   class Convolution;
 
   /// The library's maxima lose NaN, so training would not notice one.
-  template <OneDnnReal T>
+  template <detail::OneDnnReal T>
   using MaxPooling = detail::MaxPoolingLoops<T>;
 
-  template <OneDnnReal T>
+  template <detail::OneDnnReal T>
   class AveragePooling;
 
-  template <OneDnnReal T>
+  template <detail::OneDnnReal T>
   class Attention;
 
   /// Throws argument_error for fewer than one thread, backend_error if the library fails.
@@ -72,7 +76,7 @@ class OneDnn {
 /// that pays at this number of rows (see PackedWeight), so equal calls give equal bits. Primitives
 /// are kept for the last row counts; a call with one of these row counts does not allocate in
 /// shardwise. Throws backend_error if the library fails.
-template <OneDnnReal T>
+template <detail::OneDnnReal T>
 class OneDnn::Linear {
  public:
   ///@{

@@ -19,7 +19,7 @@ namespace shardwise {
 /// backends handle windows that may contain only padding: the library rejects them or divides by
 /// zero. Plans are kept for the last different calls; a call that has a plan does not allocate in
 /// shardwise. Throws backend_error if the library fails.
-template <OneDnnReal T>
+template <detail::OneDnnReal T>
 class OneDnn::AveragePooling {
  public:
   ///@{
