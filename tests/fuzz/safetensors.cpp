@@ -17,7 +17,7 @@ using fuzz::require;
 
 namespace {
 
-bool equal(const SafetensorsHeader& a, const SafetensorsHeader& b) {
+bool equal(const detail::SafetensorsHeader& a, const detail::SafetensorsHeader& b) {
   return a.metadata == b.metadata &&
          std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
                     [](const auto& x, const auto& y) {
@@ -28,7 +28,7 @@ bool equal(const SafetensorsHeader& a, const SafetensorsHeader& b) {
 }
 
 /// Without the checks of the parser: every byte of the data belongs to exactly one tensor.
-void require_cover(const SafetensorsHeader& header, std::uint64_t data_bytes) {
+void require_cover(const detail::SafetensorsHeader& header, std::uint64_t data_bytes) {
   std::uint64_t sum = 0;
   for (const auto& [name, info] : header.tensors) {
     require(info.begin <= info.end && info.end <= data_bytes, "a tensor lies in the data");
@@ -48,14 +48,14 @@ void require_cover(const SafetensorsHeader& header, std::uint64_t data_bytes) {
 }
 
 void try_header(std::string_view json, std::uint64_t data_bytes) {
-  const auto header =
-      accepted<data_error>([&] { return parse_safetensors_header(json, data_bytes, "header"); });
+  const auto header = accepted<data_error>(
+      [&] { return detail::parse_safetensors_header(json, data_bytes, "header"); });
   if (!header) return;
   require_cover(*header, data_bytes);
-  const std::string written = safetensors_header_bytes(*header);
+  const std::string written = detail::safetensors_header_bytes(*header);
   require(written.size() % 8 == 0, "data are aligned");
   const std::string_view again = std::string_view(written).substr(8);
-  require(equal(*header, parse_safetensors_header(again, data_bytes, "again")),
+  require(equal(*header, detail::parse_safetensors_header(again, data_bytes, "again")),
           "a header is read as it was written");
 }
 
@@ -63,22 +63,23 @@ void try_file(std::string_view bytes) {
   if (bytes.size() < 8) return;
   std::array<unsigned char, 8> first{};
   std::copy_n(bytes.begin(), 8, first.begin());
-  const auto length =
-      accepted<data_error>([&] { return safetensors_header_length(first, bytes.size(), "file"); });
+  const auto length = accepted<data_error>(
+      [&] { return detail::safetensors_header_length(first, bytes.size(), "file"); });
   if (!length) return;
   require(*length <= bytes.size() - 8, "the header is in the file");
   try_header(bytes.substr(8, *length), bytes.size() - 8 - *length);
 }
 
 void try_index(std::string_view json) {
-  const auto index = accepted<data_error>([&] { return parse_safetensors_index(json, "index"); });
+  const auto index =
+      accepted<data_error>([&] { return detail::parse_safetensors_index(json, "index"); });
   if (!index) return;
   for (const auto& [tensor, file] : index->files) {
     require(file.find('/') == std::string::npos && file != ".." && !file.empty(),
             "a file is in the folder");
   }
-  const std::string text = safetensors_index_text(*index, 0);
-  require(parse_safetensors_index(text, "again").files == index->files,
+  const std::string text = detail::safetensors_index_text(*index, 0);
+  require(detail::parse_safetensors_index(text, "again").files == index->files,
           "an index is read as it was written");
 }
 

@@ -229,7 +229,7 @@ TEST_CASE("files in the way, and folders that are not there") {
     check_mentions(text, {"cannot be put in its place"});
   }
   CHECK(folder.names() == std::vector<std::string>{"model.safetensors"});
-  std::filesystem::create_directories(index_path(path) / "inside");
+  std::filesystem::create_directories(detail::index_path(path) / "inside");
   failed_saves(2, path, {.max_shard_bytes = 1}, nothing);
   CHECK(folder.names() ==
         std::vector<std::string>{"model.safetensors", "model.safetensors.index.json"});

@@ -163,13 +163,13 @@ void check_loads(int size, const std::filesystem::path& path) {
 template <class T>
 bool holds(const TensorFiles& files, const std::string& file, const std::string& name,
            const std::string& key) {
-  const TensorInfo& info = files.tensors().at(name).info;
+  const detail::TensorInfo& info = files.tensors().at(name).info;
   const std::size_t begin = files.begin_of(files.tensors().at(name));
   for (std::size_t i = 0; i < (info.end - info.begin) / sizeof(T); ++i) {
     const T wanted = element<T>(key, i);
     if (std::memcmp(file.data() + begin + i * sizeof(T), &wanted, sizeof(T)) != 0) return false;
   }
-  return info.dtype == file_dtype_v<T>;
+  return info.dtype == detail::file_dtype_v<T>;
 }
 
 /// Who maps the file into memory finds every number where its type may lie.
@@ -226,8 +226,8 @@ TEST_CASE("parameters in one dtype, moments in another, and files of bounded siz
   CHECK(bytes_of(path.string() + ".index.json").find("\"total_size\":88610}") != std::string::npos);
   const TensorFiles files(path);
   check_alignment(files);
-  CHECK(files.tensors().at("2.weight").info.dtype == file_dtype_v<bf16>);
-  CHECK(files.tensors().at("optimizer.2.weight.moment0").info.dtype == file_dtype_v<float>);
+  CHECK(files.tensors().at("2.weight").info.dtype == detail::file_dtype_v<bf16>);
+  CHECK(files.tensors().at("optimizer.2.weight.moment0").info.dtype == detail::file_dtype_v<float>);
 
   // Again and again under the same name: new files, and no old ones left.
   save<bf16>(2, path, {.max_shard_bytes = 30'000});

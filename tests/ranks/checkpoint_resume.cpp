@@ -243,7 +243,7 @@ TEST_CASE("parameters that are wider than what is computed with") {
   const auto path = folder.path() / "run.safetensors";
   for (const int p : {1, 3}) {
     save_after<Mixed>(p, dampened, path);
-    CHECK(TensorFiles(path).tensors().at("0.weight").info.dtype == file_dtype_v<float>);
+    CHECK(TensorFiles(path).tensors().at("0.weight").info.dtype == detail::file_dtype_v<float>);
     CHECK(TensorFiles(path).metadata().at("format") == "pt");  // Hugging Face's readers need it
     CHECK(difference(resumed<Mixed>(p, dampened, path), never_stopped<Mixed>(p, dampened)) == 0);
   }
@@ -416,7 +416,7 @@ TEST_CASE("a folder keeps the newest whole checkpoints, and files that are not i
       std::vector<std::uint64_t> steps;
       for (std::uint64_t i = 1; i < 20; ++i) {
         const auto path = folder.path_after(i);
-        if (std::filesystem::exists(path) || std::filesystem::exists(index_path(path)))
+        if (std::filesystem::exists(path) || std::filesystem::exists(detail::index_path(path)))
           steps.push_back(i);
       }
       return steps;

@@ -204,11 +204,11 @@ json with_changes(json config, const json& one) {
   return config;
 }
 
-void check_field(const ConfigField& row, const json& one, bool computed, bool same) {
+void check_field(const detail::ConfigField& row, const json& one, bool computed, bool same) {
   if (one["set"].size() != 1 || !one["without"].empty()) return;
   const json& value = one["set"][row.name];
-  if (row.effect == FieldEffect::none) CHECK((computed && same));
-  if (row.effect == FieldEffect::refused)
+  if (row.effect == detail::FieldEffect::none) CHECK((computed && same));
+  if (row.effect == detail::FieldEffect::refused)
     CHECK(computed == (value == json::parse(row.otherwise) && !one["logits"].is_null()));
 }
 
@@ -229,11 +229,11 @@ void check_family(const std::string& family, unsigned bit, const json& listed) {
     const bool has_windows = (bit & detail::of_qwens) != 0 && one["set"].contains("sliding_window");
     if (has_windows && !is_same && !logits.is_null()) CHECK(difference);  // also if layers differ
     for (const auto& item : one["set"].items()) seen.insert(item.key());
-    for (const ConfigField& row : detail::config_fields)
+    for (const detail::ConfigField& row : detail::config_fields)
       if ((row.families & bit) != 0 && one["set"].contains(row.name))
         check_field(row, one, difference.has_value(), is_same);
   }
-  for (const ConfigField& row : detail::config_fields) {
+  for (const detail::ConfigField& row : detail::config_fields) {
     if ((row.families & bit) == 0 || row.name == std::string("model_type")) continue;
     CAPTURE(row.name);
     CHECK(seen.contains(row.name));
@@ -244,7 +244,7 @@ void check_family(const std::string& family, unsigned bit, const json& listed) {
 void check_defaults(unsigned bit, const json& defaults) {
   std::set<std::string> known(std::begin(detail::fields_without_effect),
                               std::end(detail::fields_without_effect));
-  for (const ConfigField& row : detail::config_fields) {
+  for (const detail::ConfigField& row : detail::config_fields) {
     if ((row.families & bit) == 0) continue;
     CAPTURE(row.name);
     CHECK(known.insert(row.name).second);

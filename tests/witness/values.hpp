@@ -27,7 +27,7 @@ class Values {
     const shardwise::TensorFiles files(folder / (path.substr(0, slash) + ".safetensors"));
     for (const auto& [name, place] : files.tensors()) {
       if (!name.starts_with(group)) continue;
-      if (place.info.dtype != shardwise::file_dtype_v<double>) fail("is not all of F64");
+      if (place.info.dtype != shardwise::detail::file_dtype_v<double>) fail("is not all of F64");
       const std::string rest = name.substr(group.size());
       shapes_[rest] = place.info.shape;
       std::vector<double>& numbers = numbers_[rest];

@@ -150,7 +150,7 @@ class CheckpointFolder {
   static bool is_ending(std::string_view ending) {
     constexpr std::string_view saving = detail::saving_ending;
     if (ending.ends_with(saving)) ending.remove_suffix(saving.size());
-    return ending == ".safetensors" || ending == index_path(".safetensors").string() ||
+    return ending == ".safetensors" || ending == detail::index_path(".safetensors").string() ||
            detail::generation_in(std::string(ending)).has_value();
   }
 
@@ -178,7 +178,7 @@ class CheckpointFolder {
       Files& files = all[*steps];
       files.paths.push_back(entry->path());
       const std::string whole = name_of(*steps);
-      if (name == whole || name == index_path(whole).string()) files.is_published = true;
+      if (name == whole || name == detail::index_path(whole).string()) files.is_published = true;
     }
     if (code) fail("listed", code);
     return all;

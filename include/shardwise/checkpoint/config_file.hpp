@@ -17,6 +17,8 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// What a field of a config.json does to what a model computes.
 enum class FieldEffect : std::uint8_t {
   honoured,  ///< its value is read
@@ -32,6 +34,8 @@ struct ConfigField {
       otherwise;  ///< the value, as JSON, that it has where it is not there; none if nullptr
   FieldEffect effect = FieldEffect::honoured;  ///< see there
 };
+
+}  // namespace detail
 
 /// The fields of a config.json, or of an object in it. Every error is a data_error that names the
 /// file and the field. A field that is null counts as one that is not there.
@@ -138,18 +142,19 @@ class ConfigFile {
   /// These fields, and the defaults of those in `known` that are not there. Of `known` the rows of
   /// `family` count. A null is a value like others: it does not become the default.
   /// throws   data_error for fields that are in neither list, and for refused values
-  ConfigFile with_fields(std::span<const ConfigField> known,
+  ConfigFile with_fields(std::span<const detail::ConfigField> known,
                          std::span<const char* const> without_effect, unsigned family) const {
     ConfigFile made = *this;
     nlohmann::json others = fields_;
     for (const char* name : without_effect) others.erase(name);
-    for (const ConfigField& field : known) {
+    for (const detail::ConfigField& field : known) {
       if ((field.families & family) == 0) continue;
       others.erase(field.name);
       if (field.otherwise == nullptr) continue;
       const nlohmann::json& value =
           made.fields_.emplace(field.name, nlohmann::json::parse(field.otherwise)).first.value();
-      if (field.effect == FieldEffect::refused && value != nlohmann::json::parse(field.otherwise)) {
+      if (field.effect == detail::FieldEffect::refused &&
+          value != nlohmann::json::parse(field.otherwise)) {
         refuse(field.name, std::string("only ") + field.otherwise + " can be read");
       }
     }

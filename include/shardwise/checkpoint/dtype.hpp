@@ -14,6 +14,8 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// A number type of the format: its name in the format, and the bits of one element.
 struct FileDtype {
   std::string_view name;  ///< "BF16"
@@ -42,8 +44,6 @@ constexpr std::optional<FileDtype> find_file_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-namespace detail {
-
 static_assert(std::endian::native == std::endian::little,
               "safetensors files are little-endian, and are read and written as they lie in "
               "memory: this machine needs a conversion that is not there.");
@@ -59,8 +59,6 @@ constexpr std::string_view file_dtype_name() {
   if constexpr (std::same_as<T, std::uint8_t>) return "U8";
 }
 
-}  // namespace detail
-
 /// The number type of T in the format.
 template <Element T>
 inline constexpr FileDtype file_dtype_v = *find_file_dtype(detail::file_dtype_name<T>());
@@ -70,8 +68,6 @@ constexpr bool is_loadable(const FileDtype& dtype) {
   return dtype == file_dtype_v<float> || dtype == file_dtype_v<double> ||
          dtype == file_dtype_v<bf16> || dtype == file_dtype_v<fp16>;
 }
-
-namespace detail {
 
 /// Copies `count` elements of From in the file to elements of To in memory, each `stride` bytes
 /// after the one before. Rounds as the types do; double to the two-byte types via float.

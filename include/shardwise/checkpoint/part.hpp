@@ -26,28 +26,32 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// The elements of a tensor in memory whose other elements are on other ranks along `data`.
 struct CutPart {
   std::size_t first = 0;  ///< the number in `kept`'s tensor of the first element of a box
   Interval kept{};        ///< elements in memory, of the rank's part of a tensor of the model
 };
 
+}  // namespace detail
+
 /// A rank's part of a named tensor, a box. Its elements are `stride` bytes apart, in row-major
 /// order of the model's tensor. Shapes and positions have their axes in the order of the file.
 struct TensorPart {
   FileTensor file;              ///< where the file has the tensor
-  FileDtype dtype;              ///< in memory, and in the file once it is saved
+  detail::FileDtype dtype;      ///< in memory, and in the file once it is saved
   Shape whole;                  ///< of the tensor
   Shape local;                  ///< of the box that this rank holds
   detail::BoxIn box;            ///< the position of the box in the file's tensor
   bool is_split = false;        ///< if not, every rank holds the same whole tensor
   std::byte* memory = nullptr;  ///< the first element of the box, or the first that is kept
   std::size_t stride = 0;       ///< in bytes
-  void (*load)(const FileDtype&, const std::byte* in, std::byte* out, std::size_t stride,
+  void (*load)(const detail::FileDtype&, const std::byte* in, std::byte* out, std::size_t stride,
                std::size_t count) = nullptr;  ///< converts from a file's dtype
 
   /// If memory has not all elements of the box: which, in the order in which the model has them.
-  std::optional<CutPart> cut{};
+  std::optional<detail::CutPart> cut{};
 
   ///@{
   /// Copy bytes from and to memory of a device; empty if `memory` is of the host.
@@ -142,7 +146,7 @@ TensorPart part_of(FileTensor file, const View<T, L>& view, A* memory,
   static_assert(ShardedLayout<L> || std::same_as<L, Invariant>,
                 "a checkpoint holds values, and summands or uses of a value are none");
   TensorPart part{std::move(file),
-                  file_dtype_v<A>,
+                  detail::file_dtype_v<A>,
                   view.global(),
                   view.local(),
                   detail::BoxIn{view.global(), {}},
@@ -218,7 +222,7 @@ template <class A, class T, Layout L>
 void add_parts(std::vector<TensorPart>& parts, const FileTensor& file, const View<T, L>& view,
                A* memory, std::size_t per_element = 1, std::optional<Interval> kept = {}) {
   const auto add = [&](TensorPart part, std::size_t skipped) {
-    if (kept) part.cut = CutPart{0, *kept};
+    if (kept) part.cut = detail::CutPart{0, *kept};
     detail::skip(part, skipped);
     detail::add_pieces(part, parts);
   };

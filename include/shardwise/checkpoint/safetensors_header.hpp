@@ -32,6 +32,8 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// The entry of one tensor. `begin` and `end` count bytes from the end of the header.
 struct TensorInfo {
   FileDtype dtype{};                   ///< of its elements
@@ -48,8 +50,6 @@ struct SafetensorsHeader {
 
 /// Longer headers are rejected, as in the reference implementation.
 inline constexpr std::uint64_t longest_safetensors_header = 100'000'000;
-
-namespace detail {
 
 /// Bytes of a dense tensor; nothing if an intermediate product overflows 64 bits, or if the bits
 /// are not whole bytes.
@@ -167,8 +167,6 @@ inline void check_cover(SafetensorsHeader& header, std::uint64_t data_bytes,
   }
 }
 
-}  // namespace detail
-
 /// The length in the first eight bytes of a file of `file_bytes` bytes.
 /// throws   data_error, beginning with `where`, if the file cannot have such a header
 inline std::uint64_t safetensors_header_length(std::array<unsigned char, 8> first,
@@ -230,5 +228,7 @@ inline std::string safetensors_header_bytes(SafetensorsHeader header) {
   }
   return bytes + json;
 }
+
+}  // namespace detail
 
 }  // namespace shardwise

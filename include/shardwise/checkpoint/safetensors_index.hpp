@@ -15,6 +15,8 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// The file of each tensor, by the tensor's name.
 struct SafetensorsIndex {
   std::map<std::string, std::string> files;  ///< names of files in the index's folder
@@ -30,8 +32,6 @@ constexpr bool is_shard_name(std::string_view file) {
   return file.size() > ending.size() && file.size() < 256 && file.front() != '.' &&
          file.ends_with(ending);
 }
-
-namespace detail {
 
 /// Takes the content of the JSON of an index; a sink of read_json.
 class IndexSink {
@@ -60,8 +60,6 @@ class IndexSink {
   bool has_map_ = false;
 };
 
-}  // namespace detail
-
 /// Reads an index.
 /// throws   data_error, beginning with `where`, for text that is not an index, and for names of
 ///          files that are not in the index's folder
@@ -84,5 +82,7 @@ inline std::string safetensors_index_text(const SafetensorsIndex& index,
   if (!index.files.empty()) text.pop_back();
   return text + "\n}}\n";
 }
+
+}  // namespace detail
 
 }  // namespace shardwise

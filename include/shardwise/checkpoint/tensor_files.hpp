@@ -21,12 +21,12 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// The index beside a checkpoint: "model.safetensors.index.json" of "model.safetensors".
 inline std::filesystem::path index_path(std::filesystem::path path) {
   return path += ".index.json";
 }
-
-namespace detail {
 
 inline std::string where(const std::filesystem::path& path) {
   return "checkpoint " + path.string();
@@ -53,9 +53,9 @@ class TensorFiles {
  public:
   /// The position of a tensor.
   struct Place {
-    std::size_t file = 0;  ///< its number, for `open`
-    TensorInfo info;       ///< its entry in the header of that file
-    std::string checksum;  ///< as detail::Checksum writes it; empty in a file without checksums
+    std::size_t file = 0;     ///< its number, for `open`
+    detail::TensorInfo info;  ///< its entry in the header of that file
+    std::string checksum;     ///< as detail::Checksum writes it; empty in a file without checksums
   };
 
   /// `path` is a safetensors file. If there is none, "<path>.index.json" names the files; the path
@@ -65,8 +65,8 @@ class TensorFiles {
   explicit TensorFiles(const std::filesystem::path& path) : path_(path) {
     const bool is_index = path.string().ends_with(".index.json");
     if (is_index || (!detail::is_there(path, "checkpoint") &&
-                     detail::is_there(index_path(path), "checkpoint"))) {
-      if (!is_index) path_ = index_path(path);
+                     detail::is_there(detail::index_path(path), "checkpoint"))) {
+      if (!is_index) path_ = detail::index_path(path);
       read_index();
     } else {
       read_file(path);
@@ -123,9 +123,10 @@ class TensorFiles {
     }
     std::array<unsigned char, 8> first{};
     file.read(0, std::as_writable_bytes(std::span(first)));
-    const std::uint64_t length = safetensors_header_length(first, identity.size, where);
+    const std::uint64_t length = detail::safetensors_header_length(first, identity.size, where);
     const std::string json = detail::read_text(file, 8, length);
-    SafetensorsHeader header = parse_safetensors_header(json, identity.size - 8 - length, where);
+    detail::SafetensorsHeader header =
+        detail::parse_safetensors_header(json, identity.size - 8 - length, where);
     fingerprint_ = detail::fingerprint(json, fingerprint_);
     const auto checksums = detail::take_checksums(header, where);
     for (auto& [name, info] : header.tensors) {
@@ -148,19 +149,19 @@ class TensorFiles {
   void read_index() {
     const auto file = detail::File::open(path_, "checkpoint");
     const std::uint64_t bytes = file.size();
-    if (bytes > longest_safetensors_header) {
+    if (bytes > detail::longest_safetensors_header) {
       file.fail("has " + std::to_string(bytes) + " bytes, and an index of at most " +
-                std::to_string(longest_safetensors_header) + " is read");
+                std::to_string(detail::longest_safetensors_header) + " is read");
     }
-    const SafetensorsIndex index =
-        parse_safetensors_index(detail::read_text(file, 0, bytes), name());
+    const detail::SafetensorsIndex index =
+        detail::parse_safetensors_index(detail::read_text(file, 0, bytes), name());
     std::set<std::string> names;
     for (const auto& [tensor, shard] : index.files) names.insert(shard);
     for (const std::string& shard : names) read_file(path_.parent_path() / shard);
     check_against(index);
   }
 
-  void check_against(const SafetensorsIndex& index) const {
+  void check_against(const detail::SafetensorsIndex& index) const {
     for (const auto& [tensor, shard] : index.files) {
       const auto found = tensors_.find(tensor);
       if (found == tensors_.end() || files_[found->second.file].path.filename() != shard) {

@@ -21,10 +21,10 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// The prefix of the names of an optimizer's state.
 inline constexpr const char* optimizer_prefix = "optimizer.";
-
-namespace detail {
 
 inline FileTensor in_file(const TensorNames& names, const std::string& name) {
   const auto found = names.find(name);

@@ -170,7 +170,7 @@ TEST_CASE("names of shards do not leave the folder") {
   for (const char* name :
        {"a.safetensors", "model-00001-of-00002.safetensors", "ä b.safetensors"}) {
     CAPTURE(name);
-    CHECK(is_shard_name(name));
+    CHECK(detail::is_shard_name(name));
   }
   const std::string with_zero("a\0.safetensors", 14);
   for (const std::string& name : std::vector<std::string>{
@@ -179,7 +179,7 @@ TEST_CASE("names of shards do not leave the folder") {
            "a.safetensors/", "a.safetensors.index.json", with_zero, "a\n.safetensors",
            std::string(300, 'a') + ".safetensors"}) {
     CAPTURE(name);
-    CHECK(!is_shard_name(name));
+    CHECK(!detail::is_shard_name(name));
   }
 }
 

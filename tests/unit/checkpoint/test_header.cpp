@@ -25,8 +25,8 @@ struct Row {
   std::string said;  // part of the message; of no meaning for good ones
 };
 
-SafetensorsHeader parse(const std::string& json, std::uint64_t data_bytes) {
-  return parse_safetensors_header(json, data_bytes, "file");
+detail::SafetensorsHeader parse(const std::string& json, std::uint64_t data_bytes) {
+  return detail::parse_safetensors_header(json, data_bytes, "file");
 }
 
 /// A tensor "a" of four F32 in which one part of the JSON is another.
@@ -75,13 +75,13 @@ TEST_CASE("odd headers that are good") {
     CAPTURE(row.what);
     CHECK(message_of<data_error>([&] { parse(row.json, row.data_bytes); }) == "");
   }
-  const SafetensorsHeader header = parse(rows[11].json, 1);
+  const detail::SafetensorsHeader header = parse(rows[11].json, 1);
   CHECK(header.tensors.begin()->first == "é\n\"😀");
   CHECK(parse(rows[4].json, 8).tensors.at("a").shape.empty());
 }
 
 TEST_CASE("all dtypes of the format are read") {
-  for (const FileDtype& dtype : file_dtypes) {
+  for (const detail::FileDtype& dtype : detail::file_dtypes) {
     CAPTURE(dtype.name);
     const std::string bytes = std::to_string(dtype.bits);  // of eight elements
     const auto header =
@@ -223,7 +223,7 @@ TEST_CASE("the length of a header is bounded by the file and by the format") {
       byte = static_cast<unsigned char>(announced & 0xffU);
       announced >>= 8;
     }
-    return safetensors_header_length(first, file_bytes, "file");
+    return detail::safetensors_header_length(first, file_bytes, "file");
   };
   CHECK(length(2, 10) == 2);
   CHECK(length(0x010203, std::uint64_t{1} << 40) == 0x010203);
@@ -244,19 +244,19 @@ TEST_CASE("the length of a header is bounded by the file and by the format") {
 }
 
 TEST_CASE("what is written is read again") {
-  SafetensorsHeader header;
+  detail::SafetensorsHeader header;
   header.metadata = {{"format", "pt"}, {"quote \" and \n", "重み\t"}};
-  header.tensors["scalar"] = {file_dtype_v<double>, {}, 0, 8};
-  header.tensors["w \"1\"\\"] = {file_dtype_v<float>, {2, 3}, 8, 32};
-  header.tensors["empty"] = {file_dtype_v<bf16>, {0, 3}, 32, 32};
-  header.tensors["half"] = {file_dtype_v<fp16>, {1}, 32, 34};
-  const std::string bytes = safetensors_header_bytes(header);
+  header.tensors["scalar"] = {detail::file_dtype_v<double>, {}, 0, 8};
+  header.tensors["w \"1\"\\"] = {detail::file_dtype_v<float>, {2, 3}, 8, 32};
+  header.tensors["empty"] = {detail::file_dtype_v<bf16>, {0, 3}, 32, 32};
+  header.tensors["half"] = {detail::file_dtype_v<fp16>, {1}, 32, 34};
+  const std::string bytes = detail::safetensors_header_bytes(header);
   CHECK(bytes.size() % 8 == 0);
   CHECK(bytes[8] == '{');
   std::array<unsigned char, 8> first{};
   std::copy_n(bytes.begin(), 8, first.begin());
-  CHECK(safetensors_header_length(first, bytes.size() + 34, "file") == bytes.size() - 8);
-  const SafetensorsHeader again = parse(bytes.substr(8), 34);
+  CHECK(detail::safetensors_header_length(first, bytes.size() + 34, "file") == bytes.size() - 8);
+  const detail::SafetensorsHeader again = parse(bytes.substr(8), 34);
   CHECK(again.metadata == header.metadata);
   REQUIRE(again.tensors.size() == header.tensors.size());
   for (const auto& tensor : header.tensors) {
@@ -267,7 +267,7 @@ TEST_CASE("what is written is read again") {
     CHECK(again.tensors.at(name).begin == info.begin);
     CHECK(again.tensors.at(name).end == info.end);
   }
-  CHECK(parse(safetensors_header_bytes({}).substr(8), 0).tensors.empty());
+  CHECK(parse(detail::safetensors_header_bytes({}).substr(8), 0).tensors.empty());
   header.metadata["\xff"] = "x";
-  CHECK_THROWS_AS(safetensors_header_bytes(header), argument_error);
+  CHECK_THROWS_AS(detail::safetensors_header_bytes(header), argument_error);
 }
