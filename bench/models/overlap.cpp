@@ -161,7 +161,7 @@ struct Trained {
       labels[i] = static_cast<std::int32_t>(i % features);
   }
 
-  void step(sw::SumsMeanwhile* overlap = nullptr) {
+  void step(sw::detail::SumsMeanwhile* overlap = nullptr) {
     train_step(model, x.view(), labels.view(), sw::CrossEntropy{}, optimizer, {.overlap = overlap});
   }
   std::vector<float> values() { return {model.values().begin(), model.values().end()}; }
@@ -222,7 +222,7 @@ std::vector<bench::Timing> over_line(Inner& world, int rounds) {
   const std::size_t bytes = plain.model.values().size_bytes();
   const double slow = seconds_per_byte(
       world, [&] { plain.step(); }, bytes);
-  const auto with = [&](bool leaves_out, double time, sw::SumsMeanwhile* sums) {
+  const auto with = [&](bool leaves_out, double time, sw::detail::SumsMeanwhile* sums) {
     return [&, leaves_out, time, sums] {
       line.leaves_out = leaves_out;
       line.seconds_per_byte = time;

@@ -226,7 +226,7 @@ TEST_CASE("ranks that add themselves make the same calls in another order") {
     on_mesh({.replica = 2, .data = 2}, [&](Ranks& ranks) {
       using On = Trainer<double, Sgd, Counting>;
       On plain(ranks, Sgd{}, Keep::whole, 100), over(ranks, Sgd{}, Keep::whole, 100);
-      const auto calls_of = [&](On& trainer, SumsMeanwhile* sums) {
+      const auto calls_of = [&](On& trainer, detail::SumsMeanwhile* sums) {
         trainer.model.set_sums_in_shares(in_shares);
         for (const MeshAxis axis : {data, replica}) ranks.along(axis).clear();
         trainer.step(3, {.overlap = sums});
@@ -249,7 +249,7 @@ TEST_CASE("ranks that add themselves make the same calls in another order") {
 
 TEST_CASE("the sums of a rank's share are planned, and half as many bytes as whole sums") {
   const Shape in = shape_of(7);
-  const auto settle_of = [&](auto& trainer, SumsMeanwhile* sums, Keep keep) {
+  const auto settle_of = [&](auto& trainer, detail::SumsMeanwhile* sums, Keep keep) {
     return plan_step(trainer.model, {in}, CrossEntropy{}, {.overlap = sums}, keep).settle;
   };
   for (const mesh& sizes : {mesh{.data = 3}, mesh{.replica = 2, .data = 2, .tensor = 2}}) {
@@ -299,7 +299,7 @@ TEST_CASE("gradients that are settled before the end of a step are whole on ever
   on_late_mesh<Beginning>({.data = 3, .tensor = 2}, [](auto& ranks) {
     using On = Trainer<Mixed, Sgd, Beginning>;
     On plain(ranks, Sgd{}, Keep::whole, 100), over(ranks, Sgd{}, Keep::state_over_data, 100);
-    const auto gradients_of = [](On& trainer, SumsMeanwhile* sums) {
+    const auto gradients_of = [](On& trainer, detail::SumsMeanwhile* sums) {
       Step step(trainer.optimizer, 7, {.overlap = sums});
       trainer.add(step, 7);
       trainer.model.settle_gradients();

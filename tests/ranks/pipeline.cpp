@@ -96,8 +96,8 @@ struct SeenSums {
 
 /// The sums of a model, and what is seen of them.
 template <class M>
-struct WatchedSums final : SumsMeanwhile {
-  WatchedSums(M& of, SumsOfModels& all, SeenSums& noted)
+struct WatchedSums final : detail::SumsMeanwhile {
+  WatchedSums(M& of, detail::SumsOfModels& all, SeenSums& noted)
       : model(of), sums(*all.of(&of.run())), seen(noted) {}
 
   void begin(detail::Shares& shares) override {
@@ -111,29 +111,31 @@ struct WatchedSums final : SumsMeanwhile {
     seen.are_summed = seen.are_summed && model.run().gradients != GradientState::summands;
   }
   void discard() noexcept override { sums.discard(); }
-  SumsMeanwhile* of(const void* run) override { return sums.of(run) == nullptr ? nullptr : this; }
+  detail::SumsMeanwhile* of(const void* run) override {
+    return sums.of(run) == nullptr ? nullptr : this;
+  }
 
   M& model;
-  SumsMeanwhile& sums;
+  detail::SumsMeanwhile& sums;
   SeenSums& seen;
 };
 
 /// Those of all stages of a rank.
-struct WatchedSumsOfStages final : SumsOfModels {
+struct WatchedSumsOfStages final : detail::SumsOfModels {
   template <class Stages>
-  WatchedSumsOfStages(Stages& stages, SumsOfModels& all, SeenSums& seen) {
+  WatchedSumsOfStages(Stages& stages, detail::SumsOfModels& all, SeenSums& seen) {
     stages.for_each([&]<class Stage>(Stage& stage) {
       each.push_back(
           std::make_unique<WatchedSums<typename Stage::model_type>>(stage.model(), all, seen));
     });
   }
-  SumsMeanwhile* of(const void* run) override {
+  detail::SumsMeanwhile* of(const void* run) override {
     for (const auto& one : each)
       if (one->of(run) != nullptr) return one.get();
     return nullptr;
   }
 
-  std::vector<std::unique_ptr<SumsMeanwhile>> each{};
+  std::vector<std::unique_ptr<detail::SumsMeanwhile>> each{};
 };
 
 /// Parameters of this rank after steps whose sums begin in backward, or do not.
@@ -141,7 +143,7 @@ template <auto Cut, class Layers, std::size_t Chunks = 1>
 Parameters train_summing(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& schedule,
                          const std::vector<std::size_t>& sizes, Keep keep, bool in_backward) {
   Parameters result;
-  const auto train = [&](auto& stages, auto& optimizer, SumsOfModels& sums) {
+  const auto train = [&](auto& stages, auto& optimizer, detail::SumsOfModels& sums) {
     SeenSums seen;
     WatchedSumsOfStages watched(stages, sums, seen);
     stages.for_each([](auto& stage) { stage.model().set_bucket_bytes(100); });

@@ -9,12 +9,12 @@
 namespace testing {
 
 /// Sums nothing, and is of any model.
-struct NoSums final : shardwise::SumsMeanwhile {
+struct NoSums final : shardwise::detail::SumsMeanwhile {
   void begin(shardwise::detail::Shares&) override {}
   void written(std::span<const shardwise::ParameterSlot>) override {}
   void end() override {}
   void discard() noexcept override {}
-  shardwise::SumsMeanwhile* of(const void*) override { return this; }
+  shardwise::detail::SumsMeanwhile* of(const void*) override { return this; }
 };
 
 }  // namespace testing

@@ -12,9 +12,7 @@
 
 #include "shardwise/core/dtype.hpp"
 
-namespace shardwise {
-
-namespace detail {
+namespace shardwise::detail {
 
 /// A number type of the format: its name in the format, and the bits of one element.
 struct FileDtype {
@@ -102,6 +100,4 @@ void load_elements(const FileDtype& from, const std::byte* in, std::byte* out, s
   }
 }
 
-}  // namespace detail
-
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -30,9 +30,7 @@
 #include "shardwise/core/checked_size.hpp"
 #include "shardwise/core/error.hpp"
 
-namespace shardwise {
-
-namespace detail {
+namespace shardwise::detail {
 
 /// The entry of one tensor. `begin` and `end` count bytes from the end of the header.
 struct TensorInfo {
@@ -229,6 +227,4 @@ inline std::string safetensors_header_bytes(SafetensorsHeader header) {
   return bytes + json;
 }
 
-}  // namespace detail
-
-}  // namespace shardwise
+}  // namespace shardwise::detail

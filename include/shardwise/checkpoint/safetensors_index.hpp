@@ -13,9 +13,7 @@
 #include "shardwise/checkpoint/json.hpp"
 #include "shardwise/core/error.hpp"
 
-namespace shardwise {
-
-namespace detail {
+namespace shardwise::detail {
 
 /// The file of each tensor, by the tensor's name.
 struct SafetensorsIndex {
@@ -83,6 +81,4 @@ inline std::string safetensors_index_text(const SafetensorsIndex& index,
   return text + "\n}}\n";
 }
 
-}  // namespace detail
-
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -6,9 +6,7 @@
 
 #include "shardwise/core/shape.hpp"
 
-namespace shardwise {
-
-namespace detail {
+namespace shardwise::detail {
 
 /// A tensor in memory (row-major, dense, of shape `whole`) and the first element of a box in it.
 struct BoxIn {
@@ -75,6 +73,4 @@ constexpr void copy_box(const Shape& box, const T* source, const BoxIn& from, T*
   });
 }
 
-}  // namespace detail
-
-}  // namespace shardwise
+}  // namespace shardwise::detail

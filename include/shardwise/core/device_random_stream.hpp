@@ -5,9 +5,7 @@
 
 #include "shardwise/core/philox.hpp"
 
-namespace shardwise {
-
-namespace detail {
+namespace shardwise::detail {
 
 /// A RandomStream whose step is in memory of a device. So a loop that is recorded once and launched
 /// in many steps draws the numbers of each step. Only loops call its members.
@@ -48,6 +46,4 @@ class DeviceRandomStream {
   const std::uint32_t* step_;
 };
 
-}  // namespace detail
-
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -120,9 +120,9 @@ constexpr detail::GrowingList<PipelineEvent> events_of(const PipelineSchedule& s
   detail::GrowingList<PipelineEvent> events;
   if (sends != Sends::meeting) {
     for (const PipelineAction& action : schedule.of(rank)) {
-      if (needed_by(schedule, rank, action).exists()) events.add({Kind::receive, action});
+      if (detail::needed_by(schedule, rank, action).exists()) events.add({Kind::receive, action});
       events.add({Kind::compute, action});
-      if (given_by(schedule, rank, action).exists()) events.add({Kind::send, action});
+      if (detail::given_by(schedule, rank, action).exists()) events.add({Kind::send, action});
     }
     return events;
   }
@@ -130,8 +130,9 @@ constexpr detail::GrowingList<PipelineEvent> events_of(const PipelineSchedule& s
   detail::GrowingList<detail::PlacedEvent> placed;
   for (const PipelineAction& action : schedule.of(rank)) {
     placed.add({times.begin_of(action), true, {}, {Kind::compute, action}});
-    for (const auto& [kind, message] : {std::pair{Kind::receive, needed_by(schedule, rank, action)},
-                                        std::pair{Kind::send, given_by(schedule, rank, action)}})
+    for (const auto& [kind, message] :
+         {std::pair{Kind::receive, detail::needed_by(schedule, rank, action)},
+          std::pair{Kind::send, detail::given_by(schedule, rank, action)}})
       if (message.exists()) placed.add({times.of(message), false, message, {kind, action}});
   }
   std::sort(placed.begin(), placed.end());

@@ -64,7 +64,7 @@ constexpr MessagePlan plan_messages(const L& whole, const mesh& sizes,
                                     int rank, Dtype dtype = Dtype::float32) {
   MessagePlan plan;
   for (const PipelineAction& action : schedule.of(rank)) {
-    const StageMessage message = given_by(schedule, rank, action);
+    const detail::StageMessage message = detail::given_by(schedule, rank, action);
     if (!message.exists()) continue;
     const auto cut = static_cast<std::size_t>(message.is_gradient() ? message.to : message.from);
     const auto& in = micro_batches[static_cast<std::size_t>(message.micro_batch)];

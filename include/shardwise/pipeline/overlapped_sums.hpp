@@ -18,7 +18,7 @@ namespace shardwise {
 /// Every rank makes one, before its first step, and the chunks outlive it.
 template <class... Stages>
 class PipelineOverlappedSums final
-    : public SumsOfModels,
+    : public detail::SumsOfModels,
       detail::OfStage<Stages, OverlappedSums<typename Stages::model_type>>... {
  public:
   /// sends, throws    as OverlappedSums, for each stage
@@ -27,8 +27,8 @@ class PipelineOverlappedSums final
             OverlappedSums(chunks.template stage<Stages>().model())}... {}
 
   /// That of the stage whose model has this run; null if it is another model.
-  SumsMeanwhile* of(const void* run) override {
-    SumsMeanwhile* found = nullptr;
+  detail::SumsMeanwhile* of(const void* run) override {
+    detail::SumsMeanwhile* found = nullptr;
     ((found = found == nullptr ? sums<Stages>().of(run) : found), ...);
     return found;
   }

@@ -27,11 +27,11 @@ struct PipelineFault {
     deadlock      ///< ranks wait for each other
   };
 
-  Kind kind = Kind::none;    ///< what kind it is
-  int rank = 0;              ///< on which rank
-  std::size_t position = 0;  ///< where in the actions of that rank, counted from 0
-  PipelineAction action{};   ///< the action there; that which is missing
-  StageMessage other{};      ///< for `order`: the message that the rank receives
+  Kind kind = Kind::none;        ///< what kind it is
+  int rank = 0;                  ///< on which rank
+  std::size_t position = 0;      ///< where in the actions of that rank, counted from 0
+  PipelineAction action{};       ///< the action there; that which is missing
+  detail::StageMessage other{};  ///< for `order`: the message that the rank receives
 
   friend constexpr bool operator==(const PipelineFault& fault, Kind expected) {
     return fault.kind == expected;

@@ -230,6 +230,8 @@ constexpr PipelineFault fault_in(const PipelineSchedule& schedule, Sends sends) 
   return detail::ScheduleRun(schedule, sends, {}).run();
 }
 
+namespace detail {
+
 /// Refuses a schedule that does not run to its end on ranks with such sends.
 /// throws   argument_error that says on which rank, at which of its actions, what is wrong, and
 ///          what to do
@@ -237,6 +239,8 @@ constexpr void require_to_run(const PipelineSchedule& schedule, Sends sends) {
   const PipelineFault fault = fault_in(schedule, sends);
   if (fault.kind != PipelineFault::Kind::none) detail::refuse(schedule, fault);
 }
+
+}  // namespace detail
 
 /// The times of a schedule on ranks whose sends are buffered. In constant expressions too:
 ///

@@ -6,7 +6,7 @@
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 /// What one stage of a pipeline gives a neighbouring one for a micro-batch: its output to the next
 /// stage, or the gradient of its input to the stage before.
@@ -25,8 +25,8 @@ struct StageMessage {
 
 /// "the output of stage 0 for micro-batch 3".
 inline std::string to_string(const StageMessage& message) {
-  return detail::sentence({message.is_gradient() ? "the gradient" : "the output", " of stage ",
-                           message.from, " for micro-batch ", message.micro_batch});
+  return sentence({message.is_gradient() ? "the gradient" : "the output", " of stage ",
+                   message.from, " for micro-batch ", message.micro_batch});
 }
 
 ///@{
@@ -50,4 +50,4 @@ constexpr StageMessage given_by(const PipelineSchedule& schedule, int rank,
 }
 ///@}
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -249,7 +249,7 @@ struct MaskedCrossEntropy {
 
   double label_smoothing = 0;    ///< as in the formula, in [0, 1]
   std::int32_t ignored = -100;   ///< the label of rows that do not count
-  LabelSum counted{};            ///< Σ_rows w_label of the whole step; 0 to add it up
+  detail::LabelSum counted{};    ///< Σ_rows w_label of the whole step; 0 to add it up
   ClassWeights class_weights{};  ///< w, one for each class
   LossReduction reduction = LossReduction::mean;  ///< by `counted`, or by 1
 

@@ -16,7 +16,7 @@
 #include "shardwise/train/labels.hpp"
 #include "shardwise/train/loss.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 /// What the labels of a whole step that are not ignored add up to: their number, or with class
 /// weights the sum of the weights of their classes. Converts from any number.
@@ -31,8 +31,6 @@ struct LabelSum {
       : value(static_cast<double>(number)) {}
   ///@}
 };
-
-namespace detail {
 
 /// Whether ranks have different rows of logits in the layout L.
 template <Layout L>
@@ -140,6 +138,4 @@ struct LabelOptions {
   }
 };
 
-}  // namespace detail
-
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -101,6 +101,8 @@ template <Layout L>
 using SumOfTerms =
     std::conditional_t<std::same_as<L, Invariant>, std::tuple<>, std::tuple<detail::SumOfRanks>>;
 
+namespace detail {
+
 /// The samples of one batch, and of all batches of its step together.
 struct BatchShare {
   std::size_t samples = 1;  ///< of this batch, over all ranks
@@ -149,6 +151,8 @@ class DeviceLoss {
   double divisor_ = 1;
 };
 
+}  // namespace detail
+
 namespace detail {
 [[noreturn]] inline void throw_for_no_samples() {
   throw argument_error(
@@ -163,8 +167,8 @@ class LossFrame : public Exchanger<Context, Exchanges> {
 
  public:
   /// Made for one call; `exchange_shapes` are those of the loss.
-  LossFrame(Run<Context>& run, const typename Base::Shapes& exchange_shapes, BatchShare share,
-            bool is_recorded = false)
+  LossFrame(Run<Context>& run, const typename Base::Shapes& exchange_shapes,
+            detail::BatchShare share, bool is_recorded = false)
       : Base(run, exchange_shapes), run_(run), share_(share), is_recorded_(is_recorded) {}
 
   /// The number of terms of the whole step's mean, if this batch has `terms` of them over all
@@ -207,7 +211,7 @@ class LossFrame : public Exchanger<Context, Exchanges> {
     if constexpr (DeviceBackend<typename Context::backend>) {
       Value<double, Invariant> there(run_.pool, Shape{}, run_.place());
       detail::reduce(run_.backend, n, 0.0, term, detail::Plus{}, there.writable().data());
-      return DeviceLoss(run_.backend, std::move(there));
+      return detail::DeviceLoss(run_.backend, std::move(there));
     } else {
       return detail::sum_on_host(n, term);
     }
@@ -223,7 +227,7 @@ class LossFrame : public Exchanger<Context, Exchanges> {
                   "Exchange<Redistribute<Partial, Invariant>, Reduction::sum, double>.");
     if constexpr (DeviceBackend<typename Context::backend>) {
       detail::reduce(run_.backend, n, 0.0, term, detail::Plus{}, mine.writable().data());
-      return DeviceLoss(run_.backend, this->template exchange<Index>(std::move(mine)));
+      return detail::DeviceLoss(run_.backend, this->template exchange<Index>(std::move(mine)));
     } else {
       *mine.writable().data() = detail::sum_on_host(n, term);
       const auto all = this->template exchange<Index>(std::move(mine));
@@ -244,7 +248,7 @@ class LossFrame : public Exchanger<Context, Exchanges> {
 
  private:
   Run<Context>& run_;
-  BatchShare share_;
+  detail::BatchShare share_;
   bool is_recorded_;
 };
 

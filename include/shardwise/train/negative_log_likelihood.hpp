@@ -59,7 +59,7 @@ struct NegativeLogLikelihood {
   static constexpr const char* name = "negative log-likelihood";  ///< in errors
 
   std::optional<std::int32_t> ignored{};  ///< the label of rows that do not count, if there is one
-  LabelSum counted{};                     ///< Σ_rows w_label of the whole step; 0 to add it up
+  detail::LabelSum counted{};             ///< Σ_rows w_label of the whole step; 0 to add it up
   ClassWeights class_weights{};           ///< w, one for each class
   LossReduction reduction = LossReduction::mean;  ///< by `counted`, or by 1
 

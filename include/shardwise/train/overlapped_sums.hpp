@@ -55,7 +55,7 @@ namespace shardwise {
 /// Every rank makes one, before its first step, and the model outlives it. Keeps memory for the
 /// sums that are under way, and allocates nothing after the first steps.
 template <class M>
-class OverlappedSums final : public SumsMeanwhile {
+class OverlappedSums final : public detail::SumsMeanwhile {
   using Context = typename M::context;
   using Ranks = typename M::communicator;
   static_assert(MeshCommunicator<Ranks>,
@@ -115,7 +115,7 @@ class OverlappedSums final : public SumsMeanwhile {
     run_.parameters.collect_in_parts(false);
     run_.listener = nullptr;
   }
-  SumsMeanwhile* of(const void* run) override { return run == &run_ ? this : nullptr; }
+  detail::SumsMeanwhile* of(const void* run) override { return run == &run_ ? this : nullptr; }
   ///@}
 
  private:

@@ -231,7 +231,7 @@ class Step {
                                std::span<const Segment> segments = {}) {
     static_assert(detail::must_be_loss<Chosen, tensors_of<typename M::output_layout>>());
     M& model = open_model("add");
-    SumsMeanwhile* sums = nullptr;
+    detail::SumsMeanwhile* sums = nullptr;
     try {
       const std::size_t samples = detail::samples_of(x);
       detail::require_room(model.run().samples_backward, samples, samples_);

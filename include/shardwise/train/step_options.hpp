@@ -14,6 +14,8 @@
 
 namespace shardwise {
 
+namespace detail {
+
 class SumsMeanwhile;
 
 /// What the option `overlap` of a step is: the sums of one model, see OverlappedSums, or of several
@@ -42,6 +44,8 @@ class SumsMeanwhile : public SumsOfModels, public detail::GradientListener {
   virtual void discard() noexcept = 0;
 };
 
+}  // namespace detail
+
 /// Options of a step besides forward, backward and update. The same on every rank.
 struct StepOptions {
   std::optional<double> clip_norm{};  ///< the largest allowed norm of all gradients
@@ -49,7 +53,7 @@ struct StepOptions {
   LossScaler* scaler = nullptr;       ///< each rank's own, which outlives the step
   /// To sum gradients over the ranks while backward goes on; each rank's own, which outlives the
   /// step. See OverlappedSums (train/overlapped_sums.hpp).
-  SumsOfModels* overlap = nullptr;
+  detail::SumsOfModels* overlap = nullptr;
 
   /// Calls f(name, value) for each option that is alike on all ranks.
   template <class F>

@@ -34,7 +34,7 @@ std::string error_with(int rank, const std::vector<PipelineAction>& actions,
   PipelineSchedule schedule(2);
   schedule.add_rank(rank == 0 ? actions : all_forward);
   schedule.add_rank(rank == 0 ? all_forward : actions);
-  return error_of([&] { require_to_run(schedule, sends); });
+  return error_of([&] { detail::require_to_run(schedule, sends); });
 }
 
 }  // namespace
@@ -61,9 +61,10 @@ namespace {
 
 using Kind = PipelineEvent::Kind;
 
-StageMessage message_of(const PipelineSchedule& schedule, int rank, const PipelineEvent& event) {
-  return event.kind == Kind::receive ? needed_by(schedule, rank, event.action)
-                                     : given_by(schedule, rank, event.action);
+detail::StageMessage message_of(const PipelineSchedule& schedule, int rank,
+                                const PipelineEvent& event) {
+  return event.kind == Kind::receive ? detail::needed_by(schedule, rank, event.action)
+                                     : detail::given_by(schedule, rank, event.action);
 }
 
 /// Runs what ranks do, each on one stream, as NCCL does: a rank goes on behind a message when both
@@ -86,7 +87,7 @@ std::pair<int, double> run_meeting(const PipelineSchedule& schedule, Sends sends
       rank.clock += event.action.work == backward ? 2 : 1;
       return 1;
     }
-    const StageMessage message = message_of(schedule, number, event);
+    const detail::StageMessage message = message_of(schedule, number, event);
     const int partner = (event.kind == Kind::send ? message.to : message.from) % schedule.ranks();
     Rank& other = ranks[static_cast<std::size_t>(partner)];
     if (other.next == other.events.size()) return 0;
@@ -135,7 +136,8 @@ bool keeps_memory(const PipelineSchedule& schedule, int rank) {
       if (has(computed, action)) return false;
       received.push_back(action);
     } else if (event.kind == Kind::compute) {
-      if (needed_by(schedule, rank, action).exists() && !has(received, action)) return false;
+      if (detail::needed_by(schedule, rank, action).exists() && !has(received, action))
+        return false;
       computed.push_back(action);
     } else if (action.work == forward) {
       const PipelineAction whole{backward, action.micro_batch, action.chunk};
@@ -237,12 +239,12 @@ TEST_CASE("a rank that has all stages sends each message before it receives it")
     for (int chunks = 2; chunks <= 4; ++chunks) {
       const auto schedule = interleaved_one_f_one_b(1, micro_batches, chunks);
       CHECK(keeps_memory(schedule, 0));
-      std::vector<StageMessage> sent;
+      std::vector<detail::StageMessage> sent;
       int received = 0;
       for (const PipelineEvent& event : events_of(schedule, 0, Sends::meeting)) {
         if (event.kind == Kind::send) sent.push_back(message_of(schedule, 0, event));
         if (event.kind != Kind::receive) continue;
-        const StageMessage message = message_of(schedule, 0, event);
+        const detail::StageMessage message = message_of(schedule, 0, event);
         CHECK(std::find(sent.begin(), sent.end(), message) != sent.end());
         ++received;
       }
@@ -281,11 +283,11 @@ TEST_CASE("a broken pipeline schedule is refused with rank, action, reason and r
   CHECK(error_with(1, {{forward, 0}, {backward, 0}, {forward, 1}, {backward, 1}}, Sends::meeting)
             .find("rank 0, action 1, forward of micro-batch 1 in chunk 0: it sends to another "
                   "rank, and all ranks") != std::string::npos);
-  CHECK(error_of([] { require_to_run(PipelineSchedule(0), Sends::buffered); }) ==
+  CHECK(error_of([] { detail::require_to_run(PipelineSchedule(0), Sends::buffered); }) ==
         "argument_error: pipeline schedule: there are 0 ranks, 0 micro-batches and 1 chunks; each "
         "number is at least 1");
   CHECK(error_of([] { time_of(PipelineSchedule(0)); }) ==
-        error_of([] { require_to_run(PipelineSchedule(0), Sends::buffered); }));
+        error_of([] { detail::require_to_run(PipelineSchedule(0), Sends::buffered); }));
 }
 
 TEST_CASE("sizes that a known schedule does not have are refused") {

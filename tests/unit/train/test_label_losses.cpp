@@ -74,7 +74,8 @@ struct LabelBatch {
 
 template <Layout L, Real T, Communicator C, class Loss>
 void check_value(C& ranks, const LabelBatch& batch, const std::vector<double>& prediction,
-                 const Loss& loss, BatchShare share, const std::string& key, double divisor = 1) {
+                 const Loss& loss, detail::BatchShare share, const std::string& key,
+                 double divisor = 1) {
   INFO(key << " as " << layout_name<L>() << " in " << std::string(name(dtype_v<T>)) << " at "
            << ranks.size());
   const auto result =
@@ -162,7 +163,7 @@ namespace {
 /// The message with which every rank refuses a loss before it sends something.
 template <Layout L, class Error = argument_error, class Loss>
 std::string refusal(const Loss& loss, const Tensor<std::int32_t, Invariant>& labels,
-                    BatchShare share = {1, 1}) {
+                    detail::BatchShare share = {1, 1}) {
   std::string said;
   run_ranks(2, [&](ThreadCommunicator& inner) {
     CountingCommunicator ranks(inner);
