@@ -122,11 +122,11 @@ class Redistributed {
   template <sw::SplitLayout L>
   double beyond() const {
     const sw::Shape& shape = to_.global();
-    const sw::Dim& axis = shape[sw::split_position<L>(shape)];
+    const sw::Dim& axis = shape[sw::detail::split_position<L>(shape)];
     std::size_t most = 0;
     for (int rank = 0; rank < ranks(); ++rank) {
       const sw::Place place{rank, ranks()};
-      const sw::Interval held = sw::held_interval<L>(axis, place);
+      const sw::Interval held = sw::detail::held_interval<L>(axis, place);
       most = std::max(most, held.size - overlap(held, sw::block_of(axis, place)).size);
     }
     return static_cast<double>(most * (shape.elements() / axis.extent()) * sizeof(float));

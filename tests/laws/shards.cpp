@@ -19,7 +19,7 @@ TEST_CASE_TEMPLATE("blocks lie end to end, keep the grain and leave the other ax
     for (const Shape& shape : shardwise::shapes_for(ranks)) {
       CAPTURE(ranks);
       CAPTURE(to_string(shape));
-      const Dim& split = shape[split_position<L>(shape)];
+      const Dim& split = shape[detail::split_position<L>(shape)];
       const std::vector<std::size_t> owner = owners(shape, L::axis, ranks);
       std::size_t end = 0;
       for (int rank = 0; rank < ranks; ++rank) {

@@ -179,8 +179,10 @@ void check_resnet() {
 template <class S, class E>
 void check_two_heads() {
   check<TwoHeads<S>, E>("two_heads", [](auto& model, const auto& x, auto& optimizer) {
-    const auto labels = labels_of<nth_layout_t<typename E::wanted, 0>>(place_of(model.ranks()));
-    const auto masks = masks_of<nth_layout_t<typename E::wanted, 1>>(place_of(model.ranks()));
+    const auto labels =
+        labels_of<detail::nth_layout_t<typename E::wanted, 0>>(place_of(model.ranks()));
+    const auto masks =
+        masks_of<detail::nth_layout_t<typename E::wanted, 1>>(place_of(model.ranks()));
     return train_step(model, x, std::tuple{labels.view(), masks.view()},
                       std::tuple{CrossEntropy{}, Weighted{MeanSquaredError{}, 0.5}}, optimizer);
   });

@@ -337,7 +337,7 @@ TEST_CASE("a sampler gives each rank the samples of its slice") {
       const auto mine = sampler.next().mine;
       const Shape whole{{Axis::batch, 10}};
       CHECK(mine.size() == local_shape<Whole>(whole, place)[0].extent());
-      if (!mine.empty()) CHECK(mine[0] == local_begin<Whole>(whole, place)[0]);
+      if (!mine.empty()) CHECK(mine[0] == detail::local_begin<Whole>(whole, place)[0]);
     }
   }
 }
@@ -350,7 +350,7 @@ TEST_CASE("labels may be those of the whole batch, or the rank's part") {
     const auto whole = labels(7, 0, place);
     const auto part_at = [&](const MeshPlace& where) {
       Tensor<std::int32_t, Whole> part({{Axis::batch, 7}}, where);
-      const std::size_t first = local_begin<Whole>(part.global(), where)[0];
+      const std::size_t first = detail::local_begin<Whole>(part.global(), where)[0];
       for (std::size_t i = 0; i < part.size(); ++i) part[i] = whole[first + i];
       return part;
     };

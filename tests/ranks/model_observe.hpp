@@ -159,10 +159,10 @@ shardwise::Tensor<T, L> part_of(const Whole& whole, const Shape& shape, Place pl
 
 /// A rank's part of each tensor of an end of a model, of which number k is made from
 /// number + 1000 k.
-template <class T, shardwise::EndLayout L, std::size_t N = shardwise::tensors_of<L>>
+template <class T, shardwise::EndLayout L, std::size_t N = shardwise::detail::tensors_of<L>>
 auto parts_of(Data data, std::uint64_t number, const std::array<Shape, N>& shapes, Place place) {
   return [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
-    return std::tuple{part_of<T, shardwise::nth_layout_t<L, Ks>>(
+    return std::tuple{part_of<T, shardwise::detail::nth_layout_t<L, Ks>>(
         elements(data, number + 1000 * Ks, shapes[Ks].elements()), shapes[Ks], place)...};
   }
   (std::make_index_sequence<N>{});
@@ -208,7 +208,7 @@ void set_parameters(M& model, Data data) {
 }
 
 /// The shapes of as many inputs as L is for.
-template <shardwise::EndLayout L, std::size_t N = shardwise::tensors_of<L>>
+template <shardwise::EndLayout L, std::size_t N = shardwise::detail::tensors_of<L>>
 std::array<Shape, N> input_shapes(const Workload& work) {
   std::array<Shape, N> shapes{work.in};
   for (std::size_t k = 1; k < N; ++k) shapes[k] = work.more_inputs.at(k - 1);
@@ -252,7 +252,7 @@ void run_model(const Architecture& architecture, C& ranks, const Workload& work,
         const auto y = model.forward(views_of(x));
         recorder.put_calls("forward " + number, ranks);
         if (last) recorder.put("output " + number, y);
-        const auto dy = parts_of<T, duals_t<typename E::wanted>>(
+        const auto dy = parts_of<T, detail::duals_t<typename E::wanted>>(
             work.data, number_of_output_gradient(pass), detail::global_shapes(y), place_of(ranks));
         if constexpr (Use::input_gradient) {
           const auto dx = model.backward(views_of(dy));

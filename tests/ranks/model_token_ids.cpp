@@ -117,8 +117,8 @@ template <class Network, class E>
 testing::Observed run(int ranks, const char* table) {
   testing::Recorder recorder(ranks);
   testing::on_ranks<testing::Counted>(ranks, [&](testing::Counted& c) {
-    using Ids = nth_layout_t<typename E::offered, 0>;
-    using Features = nth_layout_t<typename E::offered, 1>;
+    using Ids = detail::nth_layout_t<typename E::offered, 0>;
+    using Features = detail::nth_layout_t<typename E::offered, 1>;
     Model<Network, Context<double, Reference, testing::Counted>, E, TrainWithGradientOf<1>> model(
         Network{}, c, Seed{1}, shapes);
     testing::set_parameters(model, Data::integers);

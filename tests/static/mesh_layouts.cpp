@@ -37,11 +37,11 @@ static_assert(Layout<Over<D<Sb>>> && MeshLayout<Over<D<Sb>>> && !PlainLayout<Ove
 static_assert(Layout<Sb> && !MeshLayout<Sb> && !Layout<On<data, Sb>> && !Layout<const Over<D<Sb>>>);
 static_assert(std::is_empty_v<Over<D<Sb>, T<Sf>>>);
 
-static_assert(std::same_as<along_t<Over<D<Sb>, T<Partial>>, data>, Sb>);
-static_assert(std::same_as<along_t<Over<D<Sb>, T<Partial>>, tensor>, Partial>);
-static_assert(std::same_as<along_t<Over<D<Sb>, T<Partial>>, context>, Invariant>);
-static_assert(std::same_as<along_t<Partial, tensor>, Partial>);
-static_assert(std::same_as<along_t<Partial, data>, Invariant>);
+static_assert(std::same_as<detail::along_t<Over<D<Sb>, T<Partial>>, data>, Sb>);
+static_assert(std::same_as<detail::along_t<Over<D<Sb>, T<Partial>>, tensor>, Partial>);
+static_assert(std::same_as<detail::along_t<Over<D<Sb>, T<Partial>>, context>, Invariant>);
+static_assert(std::same_as<detail::along_t<Partial, tensor>, Partial>);
+static_assert(std::same_as<detail::along_t<Partial, data>, Invariant>);
 
 static_assert(std::same_as<dual_t<Over<D<Sb>, T<Replicated>>>, Over<D<Sb>, T<Partial>>>);
 static_assert(std::same_as<dual_t<Over<D<Partial>, T<Sf>>>, Over<D<Replicated>, T<Sf>>>);
@@ -76,8 +76,9 @@ consteval void add_pair(Count& count) {
       ++count.steps[R::steps.size()];
     }
   } else {
-    const bool along_each = redistributable<along_t<From, data>, along_t<To, data>> &&
-                            redistributable<along_t<From, tensor>, along_t<To, tensor>>;
+    const bool along_each =
+        redistributable<detail::along_t<From, data>, detail::along_t<To, data>> &&
+        redistributable<detail::along_t<From, tensor>, detail::along_t<To, tensor>>;
     ++(along_each ? count.no_order : count.no_summands);
   }
 }
@@ -97,9 +98,9 @@ static_assert(count.exist == 556 && count.no_summands == 49 && count.no_order ==
 
 // Steps. Smaller first, larger last:
 template <class From, class To>
-constexpr MeshSteps steps = Redistribute<From, To>::steps;
-consteval MeshSteps in_order(std::initializer_list<MeshAxis> axes) {
-  MeshSteps result;
+constexpr detail::MeshSteps steps = Redistribute<From, To>::steps;
+consteval detail::MeshSteps in_order(std::initializer_list<MeshAxis> axes) {
+  detail::MeshSteps result;
   for (const MeshAxis axis : axes) result.add(axis);
   return result;
 }
@@ -141,12 +142,12 @@ static_assert(!redistributable<Over<D<Sharded<Axis::height>>, Space>,
 constexpr Shape rows{{Axis::batch, 10}, {Axis::feature, 3}};
 constexpr mesh two_by_two{.data = 2, .tensor = 2};
 template <class L, int Rank>
-constexpr Interval held{local_begin<L>(rows, place_in(two_by_two, Rank))[0],
+constexpr Interval held{detail::local_begin<L>(rows, place_in(two_by_two, Rank))[0],
                         local_shape<L>(rows, place_in(two_by_two, Rank))[0].units};
 static_assert(held<Twice, 0> == Interval{0, 3} && held<Twice, 1> == Interval{3, 2});
 static_assert(held<Twice, 2> == Interval{5, 3} && held<Twice, 3> == Interval{8, 2});
 static_assert(held<Over<D<Sb>, T<Sf>>, 3> == Interval{5, 5});
-static_assert(local_begin<Over<D<Sb>, T<Sf>>>(rows, place_in(two_by_two, 3))[1] == 2);
+static_assert(detail::local_begin<Over<D<Sb>, T<Sf>>>(rows, place_in(two_by_two, 3))[1] == 2);
 static_assert(local_shape<Over<D<Sb>, T<Sf>>>(rows, place_in(two_by_two, 3)) ==
               Shape{{Axis::batch, 5}, {Axis::feature, 1}});
 

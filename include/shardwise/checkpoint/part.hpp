@@ -155,7 +155,7 @@ TensorPart part_of(FileTensor file, const View<T, L>& view, A* memory,
                   per_element * sizeof(A),
                   &detail::load_elements<A>};
   if constexpr (ShardedLayout<L>) {
-    part.box = part.box.at(split_position<L>(view.global()),
+    part.box = part.box.at(detail::split_position<L>(view.global()),
                            local_block<L>(view.global(), view.place()).offset);
   }
   detail::move_into_file(part);
@@ -235,7 +235,7 @@ void add_parts(std::vector<TensorPart>& parts, const FileTensor& file, const Vie
                           "look at the names in the options"});
   }
   bool is_split_here = false;
-  if constexpr (ShardedLayout<L>) is_split_here = split_position<L>(view.global()) == 0;
+  if constexpr (ShardedLayout<L>) is_split_here = detail::split_position<L>(view.global()) == 0;
   const std::size_t count = view.global()[0].extent();
   const Interval held =
       is_split_here ? local_block<L>(view.global(), view.place()) : Interval{0, count};

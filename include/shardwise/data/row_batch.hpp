@@ -98,11 +98,11 @@ class RowBatch {
   void find_part(const Shape& row) {
     part_ = {0, size_};
     if constexpr (MeshLayout<L>) {
-      using Cut = along_t<L, MeshAxis::context>;
+      using Cut = detail::along_t<L, MeshAxis::context>;
       const Place& context = place_[MeshAxis::context];
       if (context.size == 1 || Cut::axis == Axis::batch) return;
-      const std::size_t cut =
-          Cut::axis == Axis::sequence ? detail::sequence_position(row) : split_position<Cut>(row);
+      const std::size_t cut = Cut::axis == Axis::sequence ? detail::sequence_position(row)
+                                                          : detail::split_position<Cut>(row);
       const std::size_t of_unit = row.elements(cut + 1, row.rank());
       const Interval units = block_of(row[cut], context);
       planes_ = row.elements(0, cut);
@@ -113,7 +113,7 @@ class RowBatch {
   /// The rows of a batch of which the rank has a part.
   std::span<const std::uint32_t> chosen_of(const SampleBatch& batch) const {
     if constexpr (MeshLayout<L>) {
-      if (along_t<L, MeshAxis::context>::axis == Axis::batch) {
+      if (detail::along_t<L, MeshAxis::context>::axis == Axis::batch) {
         const Interval mine = block_of(batch.mine.size(), place_[MeshAxis::context]);
         return batch.mine.subspan(mine.offset, mine.size);
       }

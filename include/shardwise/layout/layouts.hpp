@@ -71,6 +71,8 @@ using view_of = View<T, L>;
 template <class L>
 concept EndLayout = (detail::layouts_of<L>::count > 0);
 
+namespace detail {
+
 /// The number of tensors of L.
 template <EndLayout L>
 inline constexpr std::size_t tensors_of = detail::layouts_of<L>::count;
@@ -83,12 +85,14 @@ using nth_layout_t = typename detail::layouts_of<L>::template nth<N>;
 template <EndLayout L>
 using duals_t = typename detail::layouts_of<L>::duals;
 
-/// The shapes of these tensors: a Shape for a Layout, a std::array of them for Layouts.
-template <EndLayout L>
-using shapes_t = detail::shapes_of<tensors_of<L>>;
-
 /// Views of these tensors: a View for a Layout, a std::tuple of them for Layouts.
 template <class T, EndLayout L>
 using views_t = typename detail::layouts_of<L>::template each<detail::view_of, T>;
+
+}  // namespace detail
+
+/// The shapes of the tensors of L: a Shape for a Layout, a std::array of them for Layouts.
+template <EndLayout L>
+using shapes_t = detail::shapes_of<detail::tensors_of<L>>;
 
 }  // namespace shardwise

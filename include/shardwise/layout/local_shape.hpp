@@ -111,8 +111,6 @@ constexpr std::size_t number_in_whole(const Shape& global, const Shape& local,
   return in_whole;
 }
 
-}  // namespace detail
-
 /// Position of the axis that L splits. Throws shape_error if the tensor has no such axis.
 template <SplitLayout L>
 constexpr std::size_t split_position(const Shape& global) {
@@ -125,6 +123,8 @@ constexpr Interval held_interval(const Dim& dim, Place place) {
   return detail::held_interval(detail::layout_value<L>, dim, place);
 }
 
+}  // namespace detail
+
 /// The shape of the part that the rank at `place` holds of a tensor of shape `global`. The whole
 /// shape for layouts that do not split. Of two mesh axes that cut one axis, the inner one cuts what
 /// the outer one left: 10 rows over 2 x 2 ranks are 3, 2, 3 and 2.
@@ -133,6 +133,8 @@ constexpr Shape local_shape(const Shape& global, const place_t<L>& place) {
   return detail::local_shape(detail::layout_value<L>, global, place);
 }
 
+namespace detail {
+
 /// Where that part begins in the tensor, axis by axis.
 template <Layout L>
 constexpr std::array<std::size_t, Shape::max_rank> local_begin(const Shape& global,
@@ -140,11 +142,13 @@ constexpr std::array<std::size_t, Shape::max_rank> local_begin(const Shape& glob
   return detail::local_begin(detail::layout_value<L>, global, place);
 }
 
+}  // namespace detail
+
 /// The part of the split axis that the rank holds; an empty one at 0 if L does not split.
 template <PlainLayout L>
 constexpr Interval local_block(const Shape& global, Place place) {
   if constexpr (SplitLayout<L>) {
-    return held_interval<L>(global[split_position<L>(global)], place);
+    return detail::held_interval<L>(global[detail::split_position<L>(global)], place);
   } else {
     return {};
   }

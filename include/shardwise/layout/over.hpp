@@ -118,16 +118,18 @@ using SamplesOverMesh =
 template <Axis Cut, PlainLayout L = Invariant>
 using CutOverContext = Over<On<MeshAxis::context, Sharded<Cut>>, On<MeshAxis::tensor, L>>;
 
+namespace detail {
+
 /// The layout of L along the mesh axis A. A plain layout is one along `tensor`.
 template <Layout L, MeshAxis A>
 using along_t = typename detail::along<L, A>::type;
 
-namespace detail {
 /// The axis that L cuts along `context`: that of SamplesOverMesh if it cuts none.
 template <class L>
 inline constexpr Axis axis_cut_by = Axis::sequence;
 template <Axis A>
 inline constexpr Axis axis_cut_by<Sharded<A>> = A;
+
 }  // namespace detail
 
 /// The place of a rank, as L needs it: a MeshPlace for a layout over a mesh, else a Place.

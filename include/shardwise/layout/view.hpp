@@ -155,8 +155,6 @@ bool is_nowhere(const Given& given) {
                         "Tensor that has the elements now"});
 }
 
-}  // namespace detail
-
 /// The number in the whole tensor of this rank's element `local`.
 template <class T, Layout L, class E>
 std::size_t number_in_whole(const View<T, L, E>& view, std::size_t local) {
@@ -164,11 +162,13 @@ std::size_t number_in_whole(const View<T, L, E>& view, std::size_t local) {
                                  local_begin<L>(view.global(), view.place()), local);
 }
 
+}  // namespace detail
+
 /// Calls f(global index, local index, length) for every run of local elements that is contiguous in
 /// the global tensor too. It gives local elements their global numbers.
 template <class T, Layout L, class E, class F>
 void for_each_global_run(const View<T, L, E>& view, F&& f) {
-  const detail::BoxIn in_global{view.global(), local_begin<L>(view.global(), view.place())};
+  const detail::BoxIn in_global{view.global(), detail::local_begin<L>(view.global(), view.place())};
   detail::for_each_run(view.local(), in_global, detail::BoxIn{view.local(), {}}, f);
 }
 

@@ -167,7 +167,7 @@ class Bound<L, S, E> {
   }
 
   input_gradients_t<T, E, S> backward(Run<Ctx>& run,
-                                      values_t<T, duals_t<output_layout_at_t<L, E>>>&& dy) {
+                                      values_t<T, detail::duals_t<output_layout_at_t<L, E>>>&& dy) {
     SlotGradients gradients;
     put_output_gradients(gradients, dy, OutputNumbers{});
     placed([&](Position& at) { backward(run, gradients, at, Numbers{}); });
@@ -253,7 +253,8 @@ class Bound<L, S, E> {
   template <std::size_t K>
   static constexpr bool sums_meanwhile =
       StartsAllReduce<typename Ctx::communicator>&& S::input_gradients.has(K) &&
-      Redistribute<dual_t<slot_layout<K>>, dual_t<nth_layout_t<typename E::offered, K>>>::movement
+      Redistribute<dual_t<slot_layout<K>>,
+                   dual_t<detail::nth_layout_t<typename E::offered, K>>>::movement
           == Movement::all_reduce;
 
   /// Whether part Index reads nothing but an input, and which. It may leave the gradients of its
@@ -268,7 +269,7 @@ class Bound<L, S, E> {
   template <std::size_t Index>
   static constexpr bool reads_as_offered =
       reads_input<Index>&& std::same_as<slot_layout<input_of<Index>>,
-                                        nth_layout_t<typename E::offered, input_of<Index>>>;
+                                        detail::nth_layout_t<typename E::offered, input_of<Index>>>;
 
   template <std::size_t... Is>
   void parameters(Run<Ctx>& run, Position& at, std::index_sequence<Is...>) {

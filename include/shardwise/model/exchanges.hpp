@@ -40,7 +40,8 @@ class Exchanger {
   template <std::size_t Index>
   Value<A<Index>, typename R<Index>::to> exchange(Value<A<Index>, typename R<Index>::from> in) {
     using C = typename Context::communicator;
-    if constexpr (exchange_type<Index>::reduction == Reduction::sum || moves_nothing<R<Index>, C>) {
+    if constexpr (exchange_type<Index>::reduction == Reduction::sum ||
+                  detail::moves_nothing<R<Index>, C>) {
       return over_slices<Index>(converted<typename R<Index>::to>(run_, std::move(in)));
     } else {
       const Observation here(run_.observer, [&] {

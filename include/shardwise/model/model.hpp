@@ -73,7 +73,7 @@ class Model : public ModelBase<Ctx> {
   static_assert(detail::must_be_layer<0, Architecture>());
   static_assert(detail::ends_must_fit<Architecture, E>());
   static_assert(detail::inputs_must_have_gradients<Architecture, Use>(
-      std::make_index_sequence<tensors_of<typename E::offered>>{}));
+      std::make_index_sequence<detail::tensors_of<typename E::offered>>{}));
   static_assert(detail::shared_must_match_in<Architecture, E>());
 
  public:
@@ -100,8 +100,8 @@ class Model : public ModelBase<Ctx> {
   using output_layout = detail::layout_at_end_t<communicator, typename GivenEnds::wanted>;
   using input_shapes = shapes_t<input_layout>;
   using input_view = input_views_t<Architecture, dtype, input_layout>;
-  using output_view = views_t<const dtype, output_layout>;
-  using output_gradient_view = views_t<const dtype, duals_t<output_layout>>;
+  using output_view = detail::views_t<const dtype, output_layout>;
+  using output_gradient_view = detail::views_t<const dtype, detail::duals_t<output_layout>>;
   ///@}
 
   /// A model whose sizes are all in its type. `keep` is the same on every rank; as it says, each
@@ -255,7 +255,8 @@ class Model : public ModelBase<Ctx> {
     this->end_gradients();
     if constexpr (Use::input_gradient) {
       input_gradient_ = std::move(dx);
-      return this->template at_end<duals_t<input_layout>>(input_gradient_, run_.flight->slice);
+      return this->template at_end<detail::duals_t<input_layout>>(input_gradient_,
+                                                                  run_.flight->slice);
     }
   }
 
@@ -452,7 +453,8 @@ class Model : public ModelBase<Ctx> {
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
         Keep keep, Backend&& backend)
       : Base(ranks, seed, keep, std::move(backend),
-             {name_of<Architecture>, detail::IsComposition<Architecture>}, tensors_of<Gives>),
+             {name_of<Architecture>, detail::IsComposition<Architecture>},
+             detail::tensors_of<Gives>),
         architecture_(given),
         in_(in),
         bound_(bind(detail::known_input(architecture_, in))) {
@@ -464,7 +466,8 @@ class Model : public ModelBase<Ctx> {
   Model(Model<Architecture, Ctx, GivenEnds, OtherUse>& of, communicator& ranks,
         [[maybe_unused]] const detail::OneThread::Call& of_this_thread)
       : Base(ranks, of.run_.seed, Keep::whole, Backend(),
-             {name_of<Architecture>, detail::IsComposition<Architecture>}, tensors_of<Gives>),
+             {name_of<Architecture>, detail::IsComposition<Architecture>},
+             detail::tensors_of<Gives>),
         architecture_(of.architecture_),
         in_(of.in_),
         bound_(bind(detail::known_input(architecture_, in_))) {
@@ -531,7 +534,7 @@ class Model : public ModelBase<Ctx> {
     const detail::PrefetchedPass ahead(run_.prefetcher, true);
     const detail::ReducedPass sums(run_.reducer);
     return this->placed([&] {
-      auto dx = bound_.backward(run_, detail::converted_all<duals_t<Gives>, true>(
+      auto dx = bound_.backward(run_, detail::converted_all<detail::duals_t<Gives>, true>(
                                           run_, detail::values_of(detail::slice_of(dy))));
       sums.finish();
       return dx;

@@ -65,6 +65,6 @@ consteval bool sums_meanwhile() {
 /// them for several.
 template <class T, class E, class S>
 using input_gradients_t = typename detail::input_gradients<
-    T, E, S, std::make_index_sequence<tensors_of<typename E::offered>>>::type;
+    T, E, S, std::make_index_sequence<detail::tensors_of<typename E::offered>>>::type;
 
 }  // namespace shardwise

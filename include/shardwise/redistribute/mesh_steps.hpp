@@ -9,6 +9,8 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// Axes of a mesh, each at most once, in the order of the steps of a redistribution.
 class MeshSteps {
  public:
@@ -34,8 +36,6 @@ class MeshSteps {
   std::array<MeshAxis, mesh_axes.size()> axes_{};
   std::size_t size_ = 0;
 };
-
-namespace detail {
 
 /// A change of layout over a mesh.
 struct MeshChange {

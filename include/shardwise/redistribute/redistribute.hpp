@@ -119,12 +119,12 @@ requires(MeshLayout<From> || MeshLayout<To>) struct Redistribute<From, To> {
   using to = To;      ///< the layout of the result
 
   /// The mesh axes along which the layout changes, in the order of the steps.
-  static constexpr MeshSteps steps =
+  static constexpr detail::MeshSteps steps =
       detail::steps_of(detail::layout_value<From>, detail::layout_value<To>);
 
   /// The step along a mesh axis.
   template <MeshAxis A>
-  using along = Redistribute<along_t<From, A>, along_t<To, A>>;
+  using along = Redistribute<detail::along_t<From, A>, detail::along_t<To, A>>;
 };
 
 /// Whether, on so many ranks, each rank holds the same elements in both layouts of R, so that R
@@ -133,11 +133,11 @@ requires(MeshLayout<From> || MeshLayout<To>) struct Redistribute<From, To> {
 template <class R>
 constexpr bool stays_in_place(const Shape& shape, int ranks) {
   if constexpr (R::movement == Movement::halo_exchange || R::movement == Movement::halo_sum) {
-    const Dim& dim = shape[split_position<typename R::from>(shape)];
+    const Dim& dim = shape[detail::split_position<typename R::from>(shape)];
     for (int rank = 0; rank < ranks; ++rank) {
       const Place place{rank, ranks};
-      const Interval before = held_interval<typename R::from>(dim, place);
-      const Interval after = held_interval<typename R::to>(dim, place);
+      const Interval before = detail::held_interval<typename R::from>(dim, place);
+      const Interval after = detail::held_interval<typename R::to>(dim, place);
       if (before.size != after.size || (before.size > 0 && before.offset != after.offset))
         return false;
     }

@@ -13,6 +13,8 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// A communicator with one rank, known to the compiler; its redistributions do nothing.
 template <class C>
 concept AloneByType = Communicator<C> && requires {
@@ -28,8 +30,6 @@ inline constexpr bool moves_nothing = R::movement == Movement::none || AloneByTy
 /// valid: `reaches_tensors<ThreadCommunicator, Reference>`
 template <Communicator C, class B>
 inline constexpr bool reaches_tensors = AloneByType<C> || DeviceBackend<B> == TakesDeviceMemory<C>;
-
-namespace detail {
 
 [[noreturn, gnu::noinline, gnu::cold]] inline void refuse_views(const LayoutValue& from,
                                                                 const LayoutValue& to,
@@ -92,7 +92,7 @@ void redistribute([[maybe_unused]] B& backend, C& ranks, Pool& pool, View<const 
   if constexpr (R::movement != Movement::all_reduce && detail::checks_locally<C>()) {
     if (reduction != Reduction::sum) detail::refuse_reduction<From, To>(reduction);
   }
-  if constexpr (moves_nothing<R, C>) {
+  if constexpr (detail::moves_nothing<R, C>) {
     detail::keep(backend, in, out);
   } else if constexpr (R::movement == Movement::keep_first) {
     detail::keep_first(backend, in, out);

@@ -188,7 +188,7 @@ auto part_of_target([[maybe_unused]] B& backend, [[maybe_unused]] Pool& pool, co
     return Value<T, L>(given);
   } else {
     const Shape& whole = given.global();
-    const std::size_t axis = split_position<L>(whole);
+    const std::size_t axis = detail::split_position<L>(whole);
     if (whole.elements(0, axis) == 1) {  // the part is contiguous in the whole
       const std::size_t first =
           local_block<L>(whole, place).offset * whole.elements(axis + 1, whole.rank());

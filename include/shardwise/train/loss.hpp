@@ -151,9 +151,6 @@ class DeviceLoss {
   double divisor_ = 1;
 };
 
-}  // namespace detail
-
-namespace detail {
 [[noreturn]] inline void throw_for_no_samples() {
   throw argument_error(
       "the loss is made of samples, but the whole batch is empty: give at least one");

@@ -243,7 +243,8 @@ constexpr collectives loss_plan(const std::tuple<Ls...>& losses,
     const auto add = [&](const collectives& one) {
       for (const Collective& entry : one) list.add(entry);
     };
-    (add(loss_plan<nth_layout_t<Outputs, Ks>>(std::get<Ks>(losses), predictions[Ks], dtype, sizes)),
+    (add(loss_plan<detail::nth_layout_t<Outputs, Ks>>(std::get<Ks>(losses), predictions[Ks], dtype,
+                                                      sizes)),
      ...);
   }
   (std::index_sequence_for<Ls...>{});

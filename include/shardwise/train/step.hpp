@@ -229,7 +229,7 @@ class Step {
   template <class Target, class Chosen>
   [[gnu::noinline]] double add(typename M::input_view x, const Target& target, const Chosen& loss,
                                std::span<const Segment> segments = {}) {
-    static_assert(detail::must_be_loss<Chosen, tensors_of<typename M::output_layout>>());
+    static_assert(detail::must_be_loss<Chosen, detail::tensors_of<typename M::output_layout>>());
     M& model = open_model("add");
     detail::SumsMeanwhile* sums = nullptr;
     try {

@@ -101,7 +101,7 @@ void launch_collectives([[maybe_unused]] C& ranks, Launch&& launch) {
 /// sum of its frame divided by a number.
 template <class M, class Rule, class Chosen, class Target>
 class TrainingGraph {
-  static_assert(detail::must_be_loss<Chosen, tensors_of<typename M::output_layout>>() &&
+  static_assert(detail::must_be_loss<Chosen, detail::tensors_of<typename M::output_layout>>() &&
                 detail::must_record<M>());
 
  public:

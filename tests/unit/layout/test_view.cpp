@@ -134,7 +134,7 @@ TEST_CASE("global runs number the local elements by their place in the global te
               view, [&](std::size_t in_global, std::size_t in_local, std::size_t length) {
                 CHECK(in_local == mine.size());
                 for (std::size_t i = 0; i < length; ++i) {
-                  alike = alike && number_in_whole(view, in_local + i) == in_global + i;
+                  alike = alike && detail::number_in_whole(view, in_local + i) == in_global + i;
                   mine.push_back(static_cast<float>(in_global + i));
                 }
               });
@@ -172,7 +172,7 @@ TEST_CASE("views over a mesh hold blocks of blocks, each element of the tensor o
       std::size_t held = 0;
       for_each_global_run(part.view(), [&](std::size_t in_global, std::size_t, std::size_t length) {
         for (std::size_t i = 0; i < length; ++i) {
-          CHECK(number_in_whole(part.view(), held + i) == in_global + i);
+          CHECK(detail::number_in_whole(part.view(), held + i) == in_global + i);
           ++times[in_global + i];
         }
         held += length;
@@ -203,5 +203,5 @@ TEST_CASE("an axis that the tensor lacks is refused with the whole tensor and th
       "have "
       "parts. Name one of its axes in the layout, or take a mesh with one rank along tensor";
   check_mentions(message_of([&] { local_shape<L>(global, place); }), {message});
-  check_mentions(message_of([&] { local_begin<L>(global, place); }), {message});
+  check_mentions(message_of([&] { detail::local_begin<L>(global, place); }), {message});
 }

@@ -26,7 +26,7 @@ using Off = Unchecked<ThreadCommunicator>;
 using Grouped = decltype(std::declval<Off&>().split(0, 0));
 
 static_assert(ReadsPeers<Off> && std::same_as<Grouped, Off>);
-static_assert(AloneByType<Unchecked<SingleRank>>);
+static_assert(detail::AloneByType<Unchecked<SingleRank>>);
 static_assert(!detail::checks_locally<Off>() && detail::checks_locally<ThreadCommunicator>());
 static_assert(check_level_of<CountingCommunicator<Off>>() == CheckLevel::off);
 static_assert(check_level_of<CountingCommunicator<ThreadCommunicator>>() == CheckLevel::local);

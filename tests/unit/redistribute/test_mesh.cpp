@@ -170,13 +170,14 @@ Change<T> change_of(const MeshLayoutValue& from, const MeshLayoutValue& to) {
 
 /// The two steps of a pair in the opposite order; none if it has not two, or if one waits for the
 /// other.
-std::optional<MeshSteps> other_order(const MeshLayoutValue& from, const MeshLayoutValue& to) {
-  const MeshSteps steps = detail::steps_of(from, to);
+std::optional<detail::MeshSteps> other_order(const MeshLayoutValue& from,
+                                             const MeshLayoutValue& to) {
+  const detail::MeshSteps steps = detail::steps_of(from, to);
   if (steps.size() != 2) return std::nullopt;
   const MeshAxis first = *steps.begin();
   const MeshAxis second = *(steps.begin() + 1);
   if (detail::MeshChange{from, to}.must_wait(second, first)) return std::nullopt;
-  MeshSteps other;
+  detail::MeshSteps other;
   other.add(second);
   other.add(first);
   return other;

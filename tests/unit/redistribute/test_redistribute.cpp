@@ -193,13 +193,13 @@ TEST_CASE("redistributions run in groups made by split, whose neighbours are the
   });
 }
 
-static_assert(AloneByType<SingleRank>);
-static_assert(!AloneByType<ThreadCommunicator>);
-static_assert(!AloneByType<PlainCommunicator<SingleRank>>);
-static_assert(moves_nothing<Redistribute<Partial, ByFeature>, SingleRank>);
-static_assert(!moves_nothing<Redistribute<Partial, ByFeature>, ThreadCommunicator>);
-static_assert(moves_nothing<Redistribute<Invariant, Replicated>, ThreadCommunicator>);
-static_assert(!moves_nothing<Redistribute<Invariant, Partial>, ThreadCommunicator>);
+static_assert(detail::AloneByType<SingleRank>);
+static_assert(!detail::AloneByType<ThreadCommunicator>);
+static_assert(!detail::AloneByType<PlainCommunicator<SingleRank>>);
+static_assert(detail::moves_nothing<Redistribute<Partial, ByFeature>, SingleRank>);
+static_assert(!detail::moves_nothing<Redistribute<Partial, ByFeature>, ThreadCommunicator>);
+static_assert(detail::moves_nothing<Redistribute<Invariant, Replicated>, ThreadCommunicator>);
+static_assert(!detail::moves_nothing<Redistribute<Invariant, Partial>, ThreadCommunicator>);
 
 TEST_CASE("ranks that split different axes of equal counts are told") {
   const Shape square{{Axis::batch, 4}, {Axis::sequence, 4}, {Axis::feature, 4}};
