@@ -31,7 +31,7 @@ using BatchOfImages =
 
 /// The whole layer's products.
 template <std::size_t Axes>
-backend_test::ConvolutionFormula formula_of(const shardwise::ConvolutionForm<Axes>& form,
+backend_test::ConvolutionFormula formula_of(const shardwise::detail::ConvolutionForm<Axes>& form,
                                             const Shape& in, std::size_t out) {
   backend_test::ConvolutionFormula f;
   f.channels = {form.groups, in[1].extent() / form.groups, out / form.groups};

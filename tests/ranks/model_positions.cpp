@@ -121,8 +121,8 @@ TEST_CASE("angles are computed in double, and results are rounded once") {
 
 TEST_CASE("frequencies for long sequences are those of transformers") {
   // Computed by the formulas of its modeling_rope_utils.py, written out in Python.
-  const RopeFrequencies<> llama3{500000, 128, RopeScaling::llama3(8, 1, 4, 8192)};
-  const RopeFrequencies<> yarn{10000, 128, RopeScaling::yarn(4, 4096)};
+  const detail::RopeFrequencies<> llama3{500000, 128, RopeScaling::llama3(8, 1, 4, 8192)};
+  const detail::RopeFrequencies<> yarn{10000, 128, RopeScaling::yarn(4, 4096)};
   struct Row {
     std::size_t pair;
     double of_llama3, of_yarn;
@@ -143,9 +143,9 @@ TEST_CASE("frequencies for long sequences are those of transformers") {
   CHECK(std::abs(yarn.scaling.amplitude - 1.13862943611199) < 1e-14);
   // Ramps from a pair below the first one, to a pair behind the last one, and from a pair to
   // itself.
-  const RopeFrequencies<> early{10000, 128, RopeScaling::yarn(4, 64)};
-  const RopeFrequencies<> late{10, 16, RopeScaling::yarn(4, 8192, 512, 1)};
-  const RopeFrequencies<> at_once{10000, 128, RopeScaling::yarn(4, 6)};
+  const detail::RopeFrequencies<> early{10000, 128, RopeScaling::yarn(4, 64)};
+  const detail::RopeFrequencies<> late{10, 16, RopeScaling::yarn(4, 8192, 512, 1)};
+  const detail::RopeFrequencies<> at_once{10000, 128, RopeScaling::yarn(4, 6)};
   CHECK(std::abs(early(3) / 0.563434062691125 - 1) < 1e-13);
   CHECK(std::abs(early(7) / 0.252399764426138 - 1) < 1e-13);
   CHECK(std::abs(late(5) / 0.207495199245395 - 1) < 1e-13);

@@ -39,9 +39,10 @@ static_assert(!std::same_as<Conv2d<split::output, 3, 8, 3>, Conv2d<split::input,
 static_assert(!std::same_as<Conv2d<split::none, 3, 8, kernel({1, 2})>,
                             Conv2d<split::none, 3, 8, kernel({2, 1})>>);
 
-static_assert(ConvolutionSplit<split::none> && ConvolutionSplit<split::output> &&
-              ConvolutionSplit<split::input> && ConvolutionSplit<split::group>);
-static_assert(!ConvolutionSplit<int> && !ConvolutionSplit<Axis> && !Split<split::group>);
+static_assert(detail::ConvolutionSplit<split::none> && detail::ConvolutionSplit<split::output> &&
+              detail::ConvolutionSplit<split::input> && detail::ConvolutionSplit<split::group>);
+static_assert(!detail::ConvolutionSplit<int> && !detail::ConvolutionSplit<Axis> &&
+              !Split<split::group>);
 
 // --- windows -------------------------------------------------------------------------------------
 

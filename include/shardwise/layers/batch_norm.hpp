@@ -105,7 +105,7 @@ struct BatchNormState {
 /// by rounding counts as 0. A channel with variance 0 is divided by sqrt(epsilon), so with an
 /// epsilon of 0 its y is not finite.
 template <std::size_t N, Affine A = Affine::weight_and_bias>
-class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_of(A)> {
+class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<detail::count_of(A)> {
   static_assert(N > 0, "BatchNorm<N> normalises at least one channel or feature.");
 
   using BatchNorm::WeightAndBias::has_bias;

@@ -55,14 +55,15 @@ struct Concat {
   using rows_taken = std::conditional_t<A == Axis::channel, Sharded<Axis::height>, Invariant>;
 
   template <Layout Wanted>
-  using desired_input_layout =
-      std::conditional_t<std::same_as<Wanted, Sharded<A>>, Invariant, stream_t<Wanted, Invariant>>;
+  using desired_input_layout = std::conditional_t<std::same_as<Wanted, Sharded<A>>, Invariant,
+                                                  detail::stream_t<Wanted, Invariant>>;
 
   template <Layout Offered, Layout Wanted>
   using input_layout = std::conditional_t<
       std::same_as<Offered, Sharded<A>>,
       std::conditional_t<std::same_as<Wanted, Replicated>, Replicated, Invariant>,
-      stream_t<Offered, std::conditional_t<std::same_as<Wanted, Sharded<A>>, Invariant, Wanted>>>;
+      detail::stream_t<Offered,
+                       std::conditional_t<std::same_as<Wanted, Sharded<A>>, Invariant, Wanted>>>;
 
   template <Layout In>
   using output_layout = In;

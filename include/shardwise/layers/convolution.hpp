@@ -48,7 +48,7 @@ namespace shardwise {
 /// throws   shape_error if x has other axes or channels, if the kernel is larger than the padded
 ///          image, or if a shard of x could end within a group
 /// source   torch.nn.Conv2d and ONNX operator Conv for shapes; groups: Krizhevsky et al. 2012
-template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
+template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
 class Convolution
     : public detail::ConvolutionBase<Convolution<S, In, Out, Form>, S, In, Out, Form> {
   using Base = detail::ConvolutionBase<Convolution, S, In, Out, Form>;
@@ -91,19 +91,19 @@ class Convolution
 };
 
 /// On [batch, channel, width].
-template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
+template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
 using Conv1d = Convolution<S, In, Out, detail::form_of<1, K>()>;
 
 /// On [batch, channel, height, width]: `Conv2d<split::output, 3, 32, kernel(3, {.padding = 1})>`.
-template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
+template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
 using Conv2d = Convolution<S, In, Out, detail::form_of<2, K>()>;
 
 /// On [batch, channel, depth, height, width].
-template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
+template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
 using Conv3d = Convolution<S, In, Out, detail::form_of<3, K>()>;
 
 /// "Conv2d<output, 3, 32, 3x3, padding 1x1>".
-template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
+template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
 struct NameOf<Convolution<S, In, Out, Form>> {
   static std::string name() { return detail::convolution_name<S, In, Out, Form>("Conv"); }
 };

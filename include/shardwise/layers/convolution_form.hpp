@@ -36,6 +36,8 @@ struct Kernel {
 /// `kernel(3, {.padding = 1})`, `kernel({3, 5}, {.stride = {2, 1}, .padding = same, .groups = 4})`.
 constexpr Kernel kernel(PerAxis size, const KernelOptions& options = {}) { return {size, options}; }
 
+namespace detail {
+
 /// The same for a known number of axes: equal convolutions have equal forms.
 template <std::size_t Axes>
 struct ConvolutionForm {
@@ -53,8 +55,6 @@ struct ConvolutionForm {
 
   friend constexpr bool operator==(const ConvolutionForm&, const ConvolutionForm&) = default;
 };
-
-namespace detail {
 
 template <std::size_t Axes, Kernel K, bool IsTransposed = false>
 consteval ConvolutionForm<Axes> form_of() {

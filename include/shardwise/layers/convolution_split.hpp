@@ -48,7 +48,6 @@ template <class S>
 inline constexpr bool splits_space = false;
 template <Axis A>
 inline constexpr bool splits_space<split::space<A>> = true;
-}  // namespace detail
 
 /// A split of images along an axis of space: `split::height` and the like.
 template <class S>
@@ -57,8 +56,6 @@ concept SpaceSplit = detail::splits_space<S>;
 /// The splits of a convolution.
 template <class S>
 concept ConvolutionSplit = Split<S> || std::same_as<S, split::group> || SpaceSplit<S>;
-
-namespace detail {
 
 /// The layouts of a convolution or a transposed one, by split. The weight's outermost axis is that
 /// of the output's channels, or of the input's of a transposed one.

@@ -27,16 +27,20 @@ struct Fans {
   std::size_t out = 0;  ///< outputs of one input
 };
 
-/// Rules for initial values.
-namespace init {
-
-/// A rule that turns fans into a distribution.
-using Rule = Initializer (*)(const Fans&);
+namespace detail {
 
 /// sqrt(numerator / denominator), and 0 for a layer without inputs, which draws nothing.
 inline double root_of_ratio(double numerator, std::size_t denominator) {
   return denominator == 0 ? 0.0 : std::sqrt(numerator / static_cast<double>(denominator));
 }
+
+}  // namespace detail
+
+/// Rules for initial values.
+namespace init {
+
+/// A rule that turns fans into a distribution.
+using Rule = Initializer (*)(const Fans&);
 
 /// Zeros.
 inline Initializer zeros(const Fans&) { return {}; }
@@ -46,7 +50,7 @@ inline Initializer ones(const Fans&) { return {Initializer::Kind::constant, 1.0}
 
 /// U(-b, b), b = 1 / sqrt(fan_in): the default of torch.nn.Linear for weight and bias.
 inline Initializer torch_linear(const Fans& fans) {
-  return {Initializer::Kind::uniform, root_of_ratio(1.0, fans.in)};
+  return {Initializer::Kind::uniform, detail::root_of_ratio(1.0, fans.in)};
 }
 
 /// N(0, 1): the default of torch.nn.Embedding.
@@ -57,22 +61,22 @@ inline Initializer narrow_normal(const Fans&) { return {Initializer::Kind::norma
 
 /// U(-b, b), b = sqrt(6 / fan_in); gain of ReLU. He et al. 2015, equation 10.
 inline Initializer kaiming_uniform(const Fans& fans) {
-  return {Initializer::Kind::uniform, root_of_ratio(6.0, fans.in)};
+  return {Initializer::Kind::uniform, detail::root_of_ratio(6.0, fans.in)};
 }
 
 /// N(0, 2 / fan_in); gain of ReLU. He et al. 2015, equation 10.
 inline Initializer kaiming_normal(const Fans& fans) {
-  return {Initializer::Kind::normal, root_of_ratio(2.0, fans.in)};
+  return {Initializer::Kind::normal, detail::root_of_ratio(2.0, fans.in)};
 }
 
 /// U(-b, b), b = sqrt(6 / (fan_in + fan_out)). Glorot and Bengio 2010, equation 16.
 inline Initializer xavier_uniform(const Fans& fans) {
-  return {Initializer::Kind::uniform, root_of_ratio(6.0, fans.in + fans.out)};
+  return {Initializer::Kind::uniform, detail::root_of_ratio(6.0, fans.in + fans.out)};
 }
 
 /// N(0, 2 / (fan_in + fan_out)). Glorot and Bengio 2010, equation 12.
 inline Initializer xavier_normal(const Fans& fans) {
-  return {Initializer::Kind::normal, root_of_ratio(2.0, fans.in + fans.out)};
+  return {Initializer::Kind::normal, detail::root_of_ratio(2.0, fans.in + fans.out)};
 }
 
 }  // namespace init

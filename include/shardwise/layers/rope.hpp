@@ -169,8 +169,8 @@ class Rope : public KeepsLayout {
     const Dim& heads = x.global().back();
     const std::size_t features = turning(heads), pairs = features / 2;
     const TokenRows rows = frame.token_rows(x);
-    const RopeFrequencies<> frequencies{options_.theta, static_cast<double>(features),
-                                        options_.scaling};
+    const detail::RopeFrequencies<> frequencies{options_.theta, static_cast<double>(features),
+                                                options_.scaling};
     const Buffer of_pairs = frame.take(pairs * sizeof(double));
     auto* const there = static_cast<double*>(of_pairs.data());
     frame.backend().for_each(pairs, detail::PutFrequency{frequencies, there});

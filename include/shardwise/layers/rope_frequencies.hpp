@@ -43,6 +43,8 @@ struct RopeScaling {
   }
 };
 
+namespace detail {
+
 /// The frequencies of the pairs of a head of which `features` features turn: pair i turns by
 /// theta^(-2 i / features) for each position, before scaling. A template, since only a template may
 /// be constexpr and call functions of the library; A is double.
@@ -88,5 +90,7 @@ struct RopeFrequencies {
            (2 * std::log(theta));
   }
 };
+
+}  // namespace detail
 
 }  // namespace shardwise

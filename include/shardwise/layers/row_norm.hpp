@@ -24,8 +24,12 @@ namespace shardwise {
 /// The parameters of a normalisation: one number for each feature in each of them.
 enum class Affine : std::uint8_t { none, weight, weight_and_bias };
 
+namespace detail {
+
 /// The number of parameters.
 constexpr std::size_t count_of(Affine affine) { return static_cast<std::size_t>(affine); }
+
+}  // namespace detail
 
 /// Added to the mean of the squares, so that a constant row is not divided by zero.
 struct Epsilon {

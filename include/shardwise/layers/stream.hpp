@@ -8,6 +8,8 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// The layout of a stream through blocks: Partial and Replicated become the preferred layout if
 /// that is sharded, else Invariant; every other layout stays.
 template <Layout Offered, Layout Wanted>
@@ -16,6 +18,8 @@ using stream_t =
                        std::conditional_t<ShardedLayout<Wanted>, Wanted, Invariant>,
                        std::conditional_t<std::same_as<Offered, Replicated>, Invariant, Offered>>;
 
+}  // namespace detail
+
 /// The layouts of a layer or merge that works on single elements, and keeps the layout of a stream.
 struct KeepsStream {
   ///@{
@@ -23,10 +27,10 @@ struct KeepsStream {
   static constexpr bool keeps_shape = true;
 
   template <Layout Wanted>
-  using desired_input_layout = stream_t<Wanted, Invariant>;
+  using desired_input_layout = detail::stream_t<Wanted, Invariant>;
 
   template <Layout Offered, Layout Wanted>
-  using input_layout = stream_t<Offered, Wanted>;
+  using input_layout = detail::stream_t<Offered, Wanted>;
 
   template <Layout In>
   using output_layout = In;

@@ -79,7 +79,7 @@ struct BiasedChannel {
 /// throws   shape_error if x has other axes or channels, if nothing is left of an extent, or if a
 ///          shard of x could end within a group
 /// source   torch.nn.ConvTranspose2d; ONNX operator ConvTranspose
-template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
+template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
 class ConvolutionTranspose
     : public detail::ConvolutionBase<ConvolutionTranspose<S, In, Out, Form>, S, In, Out, Form> {
   using Base = detail::ConvolutionBase<ConvolutionTranspose, S, In, Out, Form>;
@@ -131,20 +131,20 @@ class ConvolutionTranspose
 };
 
 /// On [batch, channel, width].
-template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
+template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
 using ConvTranspose1d = ConvolutionTranspose<S, In, Out, detail::form_of<1, K, true>()>;
 
 /// On [batch, channel, height, width]: `ConvTranspose2d<split::output, 64, 32, kernel(2, {.stride =
 /// 2})>` doubles both extents.
-template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
+template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
 using ConvTranspose2d = ConvolutionTranspose<S, In, Out, detail::form_of<2, K, true>()>;
 
 /// On [batch, channel, depth, height, width].
-template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
+template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
 using ConvTranspose3d = ConvolutionTranspose<S, In, Out, detail::form_of<3, K, true>()>;
 
 /// "ConvTranspose2d<output, 64, 32, 2x2, stride 2x2>".
-template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
+template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
 struct NameOf<ConvolutionTranspose<S, In, Out, Form>> {
   static std::string name() { return detail::convolution_name<S, In, Out, Form>("ConvTranspose"); }
 };

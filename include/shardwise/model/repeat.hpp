@@ -29,8 +29,8 @@ class Repeat {
 
   /// One pass through the block, on a stream in the layout L.
   template <Layout L, Layout Wanted>
-  using after =
-      stream_t<output_layout_at_t<Block, Ends<L, Wanted>>, desired_input_layout_t<Block, Wanted>>;
+  using after = detail::stream_t<output_layout_at_t<Block, Ends<L, Wanted>>,
+                                 desired_input_layout_t<Block, Wanted>>;
 
  public:
   using repeated_block = Block;  ///< marks a Repeat, also a type derived from one
@@ -49,7 +49,7 @@ class Repeat {
   template <Layout Wanted>
   using desired_input_layout = desired_input_layout_t<Block, Wanted>;
   template <Layout Offered, Layout Wanted>
-  using input_layout = after<stream_t<Offered, desired_input_layout_t<Block, Wanted>>,
+  using input_layout = after<detail::stream_t<Offered, desired_input_layout_t<Block, Wanted>>,
                              desired_input_layout_t<Block, Wanted>>;
   template <Layout Offered, Layout Wanted>
   using output_layout_between = input_layout<Offered, Wanted>;
