@@ -115,7 +115,8 @@ struct Problem {
   unsigned seed;
   std::vector<Segment> documents{};  ///< of every batch, if it is text that is packed
 
-  static constexpr bool takes_ids = std::same_as<input_element_t<Net, double>, std::int32_t>;
+  static constexpr bool takes_ids =
+      std::same_as<detail::input_element_t<Net, double>, std::int32_t>;
   using Use = std::conditional_t<takes_ids, Train, TrainWithInputGradient>;
   template <class T, class B, class C>
   using ModelOf = Model<Net, Context<T, B, C>, Ends<Invariant, Out>, Use>;

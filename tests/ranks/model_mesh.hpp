@@ -142,7 +142,7 @@ template <class M>
 bool replicas_are_equal(M& model, Ranks& ranks) {
   const auto values = model.values();
   Numbers largest(values.begin(), values.end()), smallest(largest);
-  for (const MeshAxis axis : sample_axes) {
+  for (const MeshAxis axis : detail::sample_axes) {
     ranks.along(axis).all_reduce(std::span<const double>(largest), std::span(largest),
                                  Reduction::max);
     ranks.along(axis).all_reduce(std::span<const double>(smallest), std::span(smallest),

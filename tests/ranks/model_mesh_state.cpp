@@ -197,7 +197,7 @@ std::size_t largest_share(const Network& model, const MeshPlace& place) {
   detail::walk<Network::ends, Train>(model.layers(), images, counter);
   std::size_t sum = 0;
   const auto parts = static_cast<std::size_t>(place[data].size);
-  for (const Holding holding : holdings)
+  for (const detail::Holding holding : detail::holdings)
     sum += (counter.memory.elements_of(holding).size + parts - 1) / parts;
   return sum;
 }
@@ -425,7 +425,8 @@ TEST_CASE("a NaN in any group of one rank's gradients skips the step on all rank
       Network model(Convolutional{}, ranks, Seed{5}, images, keep);
       Optimizer optimizer(model, AdamW{});
       const auto before = values_of(model);
-      for (const Holding holding : {Holding::owing, Holding::alike, Holding::split}) {
+      for (const detail::Holding holding :
+           {detail::Holding::owing, detail::Holding::alike, detail::Holding::split}) {
         Step step(optimizer, 7, {.clip_norm = 0.5, .scaler = &scaler});
         step.add(made<Whole>(20, images, ranks.place()).view(), labels(7, 0, ranks.place()).view(),
                  CrossEntropy{});
@@ -500,8 +501,8 @@ TEST_CASE("a query and a description tell the bytes that a rank allocates for it
                  " bytes of parameters and " + std::to_string(asked.gradients + asked.of_batch) +
                  " bytes of gradients, and an optimizer keeps the moments of " +
                  std::to_string(updated) + " parameters",
-             gathers_updated(keep) && ranks.sizes().data > 1 ? " bytes to update\n"
-                                                             : " to settle\n"});
+             detail::gathers_updated(keep) && ranks.sizes().data > 1 ? " bytes to update\n"
+                                                                     : " to settle\n"});
       }
     });
   }
@@ -548,8 +549,8 @@ TEST_CASE("a step sends what is planned") {
           for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
           trainer.step(1, options);
           const Plan plan = plan_step(trainer.model, images, CrossEntropy{}, options);
-          CHECK(plan.update.size() == (gathers_updated(keep) ? 3 : 0));
-          if (!cuts_gradients(keep))
+          CHECK(plan.update.size() == (detail::gathers_updated(keep) ? 3 : 0));
+          if (!detail::cuts_gradients(keep))
             CHECK(plan.settle.size() > std::exchange(calls, plan.settle.size()));
           check_counts(ranks, plan);
         }

@@ -104,11 +104,11 @@ struct WatchedSums final : detail::SumsMeanwhile {
     ++seen.begun;
     sums.begin(shares);
   }
-  void written(std::span<const ParameterSlot>) override {}
+  void written(std::span<const detail::ParameterSlot>) override {}
   void end() override {
     ++seen.ended;
     sums.end();
-    seen.are_summed = seen.are_summed && model.run().gradients != GradientState::summands;
+    seen.are_summed = seen.are_summed && model.run().gradients != detail::GradientState::summands;
   }
   void discard() noexcept override { sums.discard(); }
   detail::SumsMeanwhile* of(const void* run) override {
@@ -245,7 +245,8 @@ void train_chunks(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& 
     });
     result.flights.push_back(0);
   };
-  on_two_stages<Cut>(Layers{}, ranks, Seed{5}, use, cuts_gradients(keep) ? keep : Keep::whole);
+  on_two_stages<Cut>(Layers{}, ranks, Seed{5}, use,
+                     detail::cuts_gradients(keep) ? keep : Keep::whole);
 }
 
 /// With the parameters of all stages, the losses of each rank, and the flights of each stage.
@@ -1297,7 +1298,7 @@ TEST_CASE("stages sum by themselves and together what their plans say") {
         CHECK(difference(sums.shared, of_stage, here, sharing.log(), Operation::all_reduce) == "");
       };
       on_pipeline_stage<Counted, in_tied>(Tied{}, ranks, Seed{5}, shape_of(1), check,
-                                          cuts_gradients(keep) ? keep : Keep::whole);
+                                          detail::cuts_gradients(keep) ? keep : Keep::whole);
     });
 }
 

@@ -156,8 +156,8 @@ static_assert(parameter<Of<split::none>, Batch, 1, Invariant, Replicated, summed
 // --- layouts -------------------------------------------------------------------------------------
 
 template <class L, class Offered, class Takes, class Gives>
-constexpr bool maps = std::same_as<input_layout_at_t<L, Ends<Offered, Invariant>>, Takes>&&
-    std::same_as<output_layout_at_t<L, Ends<Offered, Invariant>>, Gives>;
+constexpr bool maps = std::same_as<detail::input_layout_at_t<L, Ends<Offered, Invariant>>, Takes>&&
+    std::same_as<detail::output_layout_at_t<L, Ends<Offered, Invariant>>, Gives>;
 static_assert(maps<Of<split::output>, Invariant, Replicated, Channels>);
 static_assert(maps<Of<split::input>, Invariant, Channels, Partial>);
 static_assert(maps<Grouped, Invariant, Channels, Channels>);
@@ -218,9 +218,9 @@ static_assert(is(of<Whole, Invariant, Invariant>(images), {}, {}));
 using Rowwise =
     Sequential<Conv2d<split::height, 3, 8, padded>, Relu, Conv2d<split::height, 8, 5, 3>>;
 using Rows = Sharded<Axis::height>;
-constexpr HaloOf of_padded{{.kernel = 3, .before = 1, .after = 1}, 9};
-constexpr HaloOf of_plain{{.kernel = 3}, 9};
-constexpr Collective halo(Operation operation, std::size_t elements, HaloOf of) {
+constexpr detail::HaloOf of_padded{{.kernel = 3, .before = 1, .after = 1}, 9};
+constexpr detail::HaloOf of_plain{{.kernel = 3}, 9};
+constexpr Collective halo(Operation operation, std::size_t elements, detail::HaloOf of) {
   Collective entry{operation, elements};
   entry.halo = of;
   return entry;

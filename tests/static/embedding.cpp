@@ -27,7 +27,7 @@ constexpr Shape ids{{Axis::batch, 2}, {Axis::sequence, 8}};
 constexpr std::size_t output = 2 * 8 * 6;
 
 static_assert(Layer<ByRow> && Layer<ByFeature> && Layer<Embedding<dynamic, dynamic>>);
-static_assert(std::same_as<input_element_t<ByRow, float>, std::int32_t>);
+static_assert(std::same_as<detail::input_element_t<ByRow, float>, std::int32_t>);
 static_assert(ByRow{}.output_shape(ids) ==
               Shape{{Axis::batch, 2}, {Axis::sequence, 8}, {Axis::feature, 6}});
 static_assert(Embedding<dynamic, 6>(11).in() == 11);

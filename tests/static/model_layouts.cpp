@@ -36,11 +36,11 @@ constexpr bool decided() {
   static_assert(sizeof...(Taken) == M::size);
   return []<std::size_t... Is>(std::index_sequence<Is...>) {
     static_assert(
-        (std::same_as<input_layout_at_t<typename M::template layer_type<Is>,
-                                        typename M::template ends_of<Is, Offered, Wanted>>,
+        (std::same_as<detail::input_layout_at_t<typename M::template layer_type<Is>,
+                                                typename M::template ends_of<Is, Offered, Wanted>>,
                       std::tuple_element_t<Is, std::tuple<Taken...>>> &&
          ...));
-    static_assert(std::same_as<output_layout_at_t<M, Ends<Offered, Wanted>>, Given>);
+    static_assert(std::same_as<detail::output_layout_at_t<M, Ends<Offered, Wanted>>, Given>);
     static_assert(std::same_as<output_layout_t<M, Offered, Wanted>, Given>);
     return true;
   }
@@ -48,7 +48,7 @@ constexpr bool decided() {
 }
 
 template <class L, class Offered, class Wanted>
-using input_layout = input_layout_at_t<L, Ends<Offered, Wanted>>;
+using input_layout = detail::input_layout_at_t<L, Ends<Offered, Wanted>>;
 
 // --- one layer ---------------------------------------------------------------------------------
 
@@ -91,20 +91,20 @@ static_assert(std::same_as<output_layout_t<To<Sequence>, Partial>, Sequence>);
 
 // --- from right to left: what is wanted --------------------------------------------------------
 
-static_assert(std::same_as<desired_input_layout_t<Column, Features>, Replicated>);
-static_assert(std::same_as<desired_input_layout_t<Row, Invariant>, Features>);
-static_assert(std::same_as<desired_input_layout_t<Whole, Features>, Invariant>);
-static_assert(std::same_as<desired_input_layout_t<Whole, Sequence>, Sequence>);
-static_assert(std::same_as<desired_input_layout_t<Relu, Features>, Features>);      // passed on
-static_assert(std::same_as<desired_input_layout_t<Relu, Partial>, Invariant>);      // no sum reaches it
-static_assert(std::same_as<desired_input_layout_t<Flatten, Features>, Channels>);
-static_assert(std::same_as<desired_input_layout_t<To<Batch>, Features>, Batch>);
-static_assert(std::same_as<desired_input_layout_t<Sequential<Relu, Drop, Row>, Invariant>, Features>);
-static_assert(std::same_as<desired_input_layout_t<Sequential<Relu, Flatten, Row>, Invariant>, Channels>);
-static_assert(std::same_as<desired_input_layout_t<Sequential<Relu, Column, Row>, Invariant>, Replicated>);
-static_assert(std::same_as<desired_input_layout_t<Residual<Row>, Sequence>, Sequence>);
-static_assert(std::same_as<desired_input_layout_t<Residual<Row>, Partial>, Invariant>);
-static_assert(std::same_as<desired_input_layout_t<Repeat<3, Residual<Row>>, Sequence>, Sequence>);
+static_assert(std::same_as<detail::desired_input_layout_t<Column, Features>, Replicated>);
+static_assert(std::same_as<detail::desired_input_layout_t<Row, Invariant>, Features>);
+static_assert(std::same_as<detail::desired_input_layout_t<Whole, Features>, Invariant>);
+static_assert(std::same_as<detail::desired_input_layout_t<Whole, Sequence>, Sequence>);
+static_assert(std::same_as<detail::desired_input_layout_t<Relu, Features>, Features>);      // passed on
+static_assert(std::same_as<detail::desired_input_layout_t<Relu, Partial>, Invariant>);      // no sum reaches it
+static_assert(std::same_as<detail::desired_input_layout_t<Flatten, Features>, Channels>);
+static_assert(std::same_as<detail::desired_input_layout_t<To<Batch>, Features>, Batch>);
+static_assert(std::same_as<detail::desired_input_layout_t<Sequential<Relu, Drop, Row>, Invariant>, Features>);
+static_assert(std::same_as<detail::desired_input_layout_t<Sequential<Relu, Flatten, Row>, Invariant>, Channels>);
+static_assert(std::same_as<detail::desired_input_layout_t<Sequential<Relu, Column, Row>, Invariant>, Replicated>);
+static_assert(std::same_as<detail::desired_input_layout_t<Residual<Row>, Sequence>, Sequence>);
+static_assert(std::same_as<detail::desired_input_layout_t<Residual<Row>, Partial>, Invariant>);
+static_assert(std::same_as<detail::desired_input_layout_t<Repeat<3, Residual<Row>>, Sequence>, Sequence>);
 
 // --- a model ------------------------------------------------------------------------------------
 

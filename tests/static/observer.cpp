@@ -33,8 +33,8 @@ static_assert(std::is_same_v<Absent, Context<float, Reference, SingleRank, Unobs
 
 // Nothing is stored for nobody: not in a run, and not where somebody would be told.
 static_assert(std::is_empty_v<Unobserved>);
-static_assert(std::is_empty_v<Observation<Unobserved>>);
-static_assert(std::is_trivially_destructible_v<Observation<Unobserved>>);
+static_assert(std::is_empty_v<detail::Observation<Unobserved>>);
+static_assert(std::is_trivially_destructible_v<detail::Observation<Unobserved>>);
 
 // Nothing is called: describing could not be part of a constant expression.
 inline Work not_constant() {
@@ -42,7 +42,7 @@ inline Work not_constant() {
 }
 consteval bool is_not_described() {
   Unobserved nobody;
-  const Observation here(nobody, not_constant);
+  const detail::Observation here(nobody, not_constant);
   nobody.begin({});
   nobody.end();
   return true;

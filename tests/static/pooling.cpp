@@ -41,7 +41,7 @@ static_assert(!std::same_as<MaxPool2d<2>, MaxPool2d<pool(2, {.stride = 1})>>);
 // --- layouts -----------------------------------------------------------------------------------
 
 template <class L, Layout Offered, Layout Wanted = Invariant>
-using input_layout = input_layout_at_t<L, Ends<Offered, Wanted>>;
+using input_layout = detail::input_layout_at_t<L, Ends<Offered, Wanted>>;
 
 template <class L, class In>
 constexpr bool keeps =
@@ -55,7 +55,7 @@ static_assert(keeps_planes<Max> && keeps_planes<Average> && keeps_planes<GlobalA
 static_assert(std::same_as<input_layout<Max, Rows>, Haloed<Axis::height, along_height>>);
 static_assert(std::same_as<input_layout<Max, Columns>, Haloed<Axis::width, along_width>>);
 static_assert(std::same_as<output_layout_t<Max, Rows>, Rows>);
-static_assert(std::same_as<desired_input_layout_t<Max, Rows>, Rows>);
+static_assert(std::same_as<detail::desired_input_layout_t<Max, Rows>, Rows>);
 static_assert(std::same_as<input_layout<MaxPool1d<2>, Columns>,  //
                            Haloed<Axis::width, Window{.kernel = 2, .stride = 2}>>);
 static_assert(std::same_as<output_layout_t<GlobalAveragePool, Rows>, Partial>);

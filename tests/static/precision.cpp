@@ -28,18 +28,18 @@ static_assert(std::same_as<Of<float>::precision, Precision<float>>);
 static_assert(std::same_as<Of<Precision<bf16, float>>::precision, Precision<bf16, float>>);
 static_assert(std::same_as<Of<Precision<bf16, float>>::dtype, bf16>);
 
-static_assert(PrecisionChoice<double> && PrecisionChoice<Precision<bf16, float>>);
-static_assert(!PrecisionChoice<int>);  // layers do not compute with integers
-static_assert(!PrecisionChoice<SingleRank>);
+static_assert(detail::PrecisionChoice<double> && detail::PrecisionChoice<Precision<bf16, float>>);
+static_assert(!detail::PrecisionChoice<int>);  // layers do not compute with integers
+static_assert(!detail::PrecisionChoice<SingleRank>);
 
 // One dtype for all: layers read and write the parameters' own memory.
-static_assert(!ParameterMemory<Precision<float>>::copies);
-static_assert(!ParameterMemory<Precision<float>>::collects);
-static_assert(ParameterMemory<Precision<float>>::written_how(Write::add) == Write::add);
+static_assert(!detail::ParameterMemory<Precision<float>>::copies);
+static_assert(!detail::ParameterMemory<Precision<float>>::collects);
+static_assert(detail::ParameterMemory<Precision<float>>::written_how(Write::add) == Write::add);
 // Another one for gradients alone: only what layers write is brought there.
-static_assert(!ParameterMemory<Precision<bf16, bf16, float>>::copies);
-static_assert(ParameterMemory<Precision<bf16, bf16, float>>::collects);
-static_assert(ParameterMemory<Precision<bf16, float>>::copies);
+static_assert(!detail::ParameterMemory<Precision<bf16, bf16, float>>::copies);
+static_assert(detail::ParameterMemory<Precision<bf16, bf16, float>>::collects);
+static_assert(detail::ParameterMemory<Precision<bf16, float>>::copies);
 
 // What goes in and comes out of a model.
 using M = Model<Linear<split::none, 3, 2>, Of<Precision<bf16, float, double>>>;
@@ -50,10 +50,11 @@ static_assert(std::same_as<M::gradient_dtype, double>);
 
 // How a parameter is held follows from how it is stored and used.
 template <class Stored, class Used>
-constexpr Holding held = holding_of<ParameterUse<Stored, Used>>;
-static_assert(held<Sharded<Axis::output>, Sharded<Axis::output>> == Holding::split);
-static_assert(held<Invariant, Invariant> == Holding::alike);
-static_assert(held<Invariant, Partial> == Holding::alike);  // the bias of a row-parallel layer
-static_assert(held<Invariant, Replicated> == Holding::owing);
+constexpr detail::Holding held = detail::holding_of<ParameterUse<Stored, Used>>;
+static_assert(held<Sharded<Axis::output>, Sharded<Axis::output>> == detail::Holding::split);
+static_assert(held<Invariant, Invariant> == detail::Holding::alike);
+static_assert(held<Invariant, Partial> ==
+              detail::Holding::alike);  // the bias of a row-parallel layer
+static_assert(held<Invariant, Replicated> == detail::Holding::owing);
 
 }  // namespace

@@ -24,7 +24,7 @@ using Height = Sharded<Axis::height>;
 static_assert(Layer<FirstRows> && Layer<LastRows> && Layer<PlanesToTokens> && Layer<ClassToken<4>>);
 
 template <class L, Layout Offered, Layout Wanted = Invariant>
-using taken = input_layout_at_t<L, Ends<Offered, Wanted>>;
+using taken = detail::input_layout_at_t<L, Ends<Offered, Wanted>>;
 template <class L, class In>
 constexpr bool keeps = std::same_as<taken<L, In>, In>&& std::same_as<output_layout_t<L, In>, In>;
 
@@ -33,14 +33,14 @@ static_assert(std::same_as<output_layout_t<LastRows, Sequence>, Partial>);
 static_assert(keeps<LastRows, Invariant> && keeps<LastRows, Replicated> &&
               keeps<LastRows, Partial>);
 static_assert(keeps<FirstRows, Batch> && keeps<FirstRows, Feature>);
-static_assert(std::same_as<desired_input_layout_t<LastRows, Partial>, Invariant>);
-static_assert(std::same_as<desired_input_layout_t<LastRows, Feature>, Feature>);
+static_assert(std::same_as<detail::desired_input_layout_t<LastRows, Partial>, Invariant>);
+static_assert(std::same_as<detail::desired_input_layout_t<LastRows, Feature>, Feature>);
 
 // Channels become features; no rank has a part of a plane.
 static_assert(std::same_as<output_layout_t<PlanesToTokens, Channel>, Feature>);
 static_assert(std::same_as<taken<PlanesToTokens, Height>, Invariant>);
 static_assert(std::same_as<taken<PlanesToTokens, Height, Feature>, Channel>);
-static_assert(std::same_as<desired_input_layout_t<PlanesToTokens, Feature>, Channel>);
+static_assert(std::same_as<detail::desired_input_layout_t<PlanesToTokens, Feature>, Channel>);
 static_assert(keeps<PlanesToTokens, Invariant> && keeps<PlanesToTokens, Partial>);
 static_assert(keeps<PlanesToTokens, Replicated> && keeps<PlanesToTokens, Batch>);
 

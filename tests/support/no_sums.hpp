@@ -11,7 +11,7 @@ namespace testing {
 /// Sums nothing, and is of any model.
 struct NoSums final : shardwise::detail::SumsMeanwhile {
   void begin(shardwise::detail::Shares&) override {}
-  void written(std::span<const shardwise::ParameterSlot>) override {}
+  void written(std::span<const shardwise::detail::ParameterSlot>) override {}
   void end() override {}
   void discard() noexcept override {}
   shardwise::detail::SumsMeanwhile* of(const void*) override { return this; }

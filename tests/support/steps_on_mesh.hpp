@@ -41,10 +41,11 @@ template <bool Overlap = false, class B, class Ranks>
 std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep) {
   using namespace shardwise;
   using M = Model<InThreeGroups, Context<float, B, Ranks>>;
-  M model(InThreeGroups{}, ranks, Seed{5}, {}, backend, cuts_gradients(keep) ? keep : Keep::whole);
+  M model(InThreeGroups{}, ranks, Seed{5}, {}, backend,
+          detail::cuts_gradients(keep) ? keep : Keep::whole);
   Optimizer optimizer(model, AdamW{}, keep);
   const Shape rows{{Axis::batch, 7}, {Axis::feature, 6}};
-  if (gathers_updated(keep))
+  if (detail::gathers_updated(keep))
     CHECK(optimizer.moments().size() ==
           AdamW{}.moments() * updated_parameters_of_rank<typename M::ends>(
                                   model.layers(), ranks.place(), rows, keep));
@@ -53,7 +54,7 @@ std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep
   std::conditional_t<Overlap, std::optional<PrefetchedParameters<M>>, Nothing> prefetched;
   if constexpr (Overlap) {
     model.set_bucket_bytes(20);
-    if (cuts_parameters(keep)) prefetched.emplace(model);
+    if (detail::cuts_parameters(keep)) prefetched.emplace(model);
     options.overlap = &sums.emplace(model);
     CHECK((model.run().prefetcher != nullptr) == model.run().parameters.stores_share());
     CHECK((model.run().reducer != nullptr) == model.run().parameters.stores_share_of_gradients());

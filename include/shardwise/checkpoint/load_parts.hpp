@@ -261,7 +261,7 @@ inline void require_as_saved(const TensorFiles& files, const std::vector<WholeTe
 /// Opens a checkpoint on all ranks. A collective.
 /// sends    three all-reduces of one number: whether all ranks could read it, and read the same
 /// throws   data_error on every rank if one cannot read it, or if ranks read different files
-template <AgreeingRanks R>
+template <detail::AgreeingRanks R>
 TensorFiles open_checkpoint(const std::filesystem::path& path, R& ranks) {
   std::optional<TensorFiles> files;
   detail::on_all_ranks(ranks, [&] { files.emplace(path); });
@@ -284,7 +284,7 @@ TensorFiles open_checkpoint(const std::filesystem::path& path, R& ranks) {
 ///          together read all of the tensor);
 ///          argument_error if parts do not fit together as rows of one tensor of the file;
 ///          memory_error
-template <AgreeingRanks R>
+template <detail::AgreeingRanks R>
 void load_parts(const TensorFiles& files, R& ranks, const std::vector<TensorPart>& parts,
                 const LoadOptions& options, detail::IsExpected* is_expected) {
   std::vector<detail::WholeTensor> tensors;

@@ -261,7 +261,7 @@ void require_same_save(const std::filesystem::path& path, R& ranks, std::uint64_
 ///          does not say whether it is in its place, the files of both are left. argument_error for
 ///          another ending, for two tensors of one name and rows, for rows that do not fit together
 ///          as one tensor, and for ranks that do not save the same
-template <AgreeingRanks R>
+template <detail::AgreeingRanks R>
 void save_parts(const std::filesystem::path& path, R& ranks,
                 const std::vector<TensorPart>& of_model, const SaveOptions& options) {
   const std::vector<TensorPart> parts = detail::joined(of_model, options.own);

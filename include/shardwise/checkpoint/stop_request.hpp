@@ -78,7 +78,7 @@ class StopRequest {
   /// Whether any rank was told to stop: the same answer on every rank. A collective, which every
   /// rank calls after each step, or after each n-th where a step is shorter than its message.
   /// sends    an all-reduce of one int32; on a device the host waits for the step
-  template <AgreeingRanks R>
+  template <detail::AgreeingRanks R>
   bool agreed(R& ranks) {
     std::int32_t told = detail::stop_signal;
     ranks.all_reduce(std::span<const std::int32_t>(&told, 1), std::span(&told, 1), Reduction::max);

@@ -19,7 +19,7 @@
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/shared_parameters.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 /// Gives ordinals and room for parameters to layers in model order.
 template <class Context>
@@ -68,8 +68,6 @@ struct Binder {
     return nullptr;
   }
 };
-
-namespace detail {
 
 /// While it lives, part `number` of a composition is bound, whose name is `name()`: the rank is in
 /// it, and the path is its path.
@@ -152,6 +150,4 @@ struct OwnParameters<Context, std::tuple<Uses...>> {
   }
 };
 
-}  // namespace detail
-
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -29,7 +29,7 @@
 #include "shardwise/model/setting.hpp"
 #include "shardwise/model/shared.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 /// A layer between the ends E. Compositions have specialisations of their own.
 ///
@@ -378,4 +378,4 @@ class Bound {
   std::size_t kept_;  // the number of what it keeps, in each flight
 };
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -20,9 +20,7 @@
 #include "shardwise/model/sum.hpp"
 #include "shardwise/model/values.hpp"
 
-namespace shardwise {
-
-namespace detail {
+namespace shardwise::detail {
 
 /// The sum of the gradients that two parts give for the value that both read. It uses the memory of
 /// one of them if no other value shares it.
@@ -93,8 +91,6 @@ decltype(auto) read(V& given) {
     return V(given);
   }
 }
-
-}  // namespace detail
 
 /// The parts run in order, and backward in reverse order. The last part that reads a value takes it
 /// over; others share it. A value's gradient is the sum of the gradients from its readers.
@@ -386,4 +382,4 @@ class Bound<L, S, E> {
   Parts parts_;
 };
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -11,7 +11,7 @@
 #include "shardwise/model/bound_composition.hpp"
 #include "shardwise/model/recompute.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 /// The first forward in training saves the input, and nothing of the block. backward runs the block
 /// forward again, which then saves, and backward at once.
@@ -78,4 +78,4 @@ class Bound<L, S, E> {
   std::size_t kept_end_;  // behind the block's
 };
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -12,7 +12,7 @@
 #include "shardwise/model/parameter.hpp"
 #include "shardwise/model/repeat.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 /// The first block has a type of its own if the model needs no gradient of its input.
 template <class L, class S, class E>
@@ -107,4 +107,4 @@ class Bound<L, S, E> {
   std::deque<Later> later_;
 };
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

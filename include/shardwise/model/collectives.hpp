@@ -14,6 +14,8 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// The window of a halo, and the number of units of its axis.
 struct HaloOf {
   Window window;          ///< slides along the axis
@@ -48,15 +50,18 @@ struct MeshAxisSet {
   friend constexpr bool operator==(const MeshAxisSet&, const MeshAxisSet&) = default;
 };
 
+}  // namespace detail
+
 /// One collective: its operation, and its number of elements of the *global* tensor. On a mesh each
 /// group of ranks along `axis` calls it.
 struct Collective {
   Operation operation = Operation::all_reduce;  ///< what is called
   std::size_t elements = 0;                     ///< of the global tensor
   Dtype dtype = Dtype::float32;                 ///< of the elements
-  HaloOf halo{};                                ///< of a halo_exchange or halo_sum
+  detail::HaloOf halo{};                        ///< of a halo_exchange or halo_sum
   MeshAxis axis = MeshAxis::tensor;             ///< along which ranks call it
-  MeshAxisSet split{};  ///< other axes over which the tensor is split; over the rest it is copied
+  detail::MeshAxisSet
+      split{};  ///< other axes over which the tensor is split; over the rest it is copied
 
   /// The same call, along another axis.
   constexpr Collective over(MeshAxis along) const {

@@ -5,7 +5,7 @@
 
 #include "shardwise/version.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 /// The first step of a model and every `every` steps after it.
 class ComparedSteps {
@@ -27,4 +27,4 @@ class ComparedSteps {
   std::uint64_t last_ = 0;
 };
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

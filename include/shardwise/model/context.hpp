@@ -17,7 +17,7 @@ namespace shardwise {
 ///     Context<float, Reference, ThreadCommunicator, Tracer>
 template <class P, class B, class C, class O = Unobserved>
 struct Context {
-  static_assert(PrecisionChoice<P>,
+  static_assert(detail::PrecisionChoice<P>,
                 "P is no number type that layers compute in. Context<P, Backend, Communicator> "
                 "takes float, double, bf16, fp16 or a Precision of those first.");
   static_assert(detail::must_be_communicator<C>());
@@ -34,6 +34,8 @@ struct Context {
   using observer = O;                         ///< of the work of a rank
 };
 
+namespace detail {
+
 /// Some of a model's inputs, each by its number.
 struct InputSet {
   std::uint64_t bits = 0;  ///< bit I for input I
@@ -44,39 +46,42 @@ struct InputSet {
   static constexpr InputSet all() { return {~std::uint64_t{0}}; }
 };
 
+}  // namespace detail
+
 /// The use of a model that is trained: parameters have gradients, the model's input has none.
 struct Train {
   static constexpr bool trains = true;           ///< whether there are gradients
   static constexpr bool input_gradient = false;  ///< whether any of the model's inputs has one
-  static constexpr InputSet input_gradients{};   ///< which of its inputs have one
+  static constexpr detail::InputSet input_gradients{};  ///< which of its inputs have one
 };
 /// The use of a model that is trained and also gives the gradients of its inputs. This costs the
 /// computation and communication of these gradients.
 struct TrainWithInputGradient {
-  static constexpr bool trains = true;                          ///< see Train
-  static constexpr bool input_gradient = true;                  ///< see Train
-  static constexpr InputSet input_gradients = InputSet::all();  ///< see Train
+  static constexpr bool trains = true;                                          ///< see Train
+  static constexpr bool input_gradient = true;                                  ///< see Train
+  static constexpr detail::InputSet input_gradients = detail::InputSet::all();  ///< see Train
 };
 /// The same for some of a model's inputs, counted from 0: `TrainWithGradientOf<1>`.
 template <std::size_t... Inputs>
 struct TrainWithGradientOf {
-  static constexpr bool trains = true;                                              ///< see Train
-  static constexpr bool input_gradient = true;                                      ///< see Train
-  static constexpr InputSet input_gradients{((std::uint64_t{1} << Inputs) | ...)};  ///< see Train
+  static constexpr bool trains = true;          ///< see Train
+  static constexpr bool input_gradient = true;  ///< see Train
+  static constexpr detail::InputSet input_gradients{
+      ((std::uint64_t{1} << Inputs) | ...)};  ///< see Train
 };
 /// The use of a model that only goes forward: it has no gradients and saves nothing.
 struct ForwardOnly {
-  static constexpr bool trains = false;          ///< see Train
-  static constexpr bool input_gradient = false;  ///< see Train
-  static constexpr InputSet input_gradients{};   ///< see Train
+  static constexpr bool trains = false;                 ///< see Train
+  static constexpr bool input_gradient = false;         ///< see Train
+  static constexpr detail::InputSet input_gradients{};  ///< see Train
 };
+
+namespace detail {
 
 /// The use with these properties.
 template <bool Trains, bool InputGradient>
 using use_of = std::conditional_t<!Trains, ForwardOnly,
                                   std::conditional_t<InputGradient, TrainWithInputGradient, Train>>;
-
-namespace detail {
 
 /// The use of a part that reads several values, of which those in Inputs have a gradient.
 template <bool Trains, InputSet Inputs>
@@ -90,12 +95,13 @@ template <class U>
 inline constexpr bool asks_some_gradients = false;
 template <std::size_t... Inputs>
 inline constexpr bool asks_some_gradients<TrainWithGradientOf<Inputs...>> = true;
-}  // namespace detail
 
 /// What a model is used for: `Train`, `TrainWithInputGradient`, `TrainWithGradientOf<Inputs...>` or
 /// `ForwardOnly`.
 template <class U>
 concept ModelUse = std::same_as<U, Train> || std::same_as<U, TrainWithInputGradient> ||
     std::same_as<U, ForwardOnly> || detail::asks_some_gradients<U>;
+
+}  // namespace detail
 
 }  // namespace shardwise

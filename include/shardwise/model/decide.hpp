@@ -14,6 +14,8 @@ struct Ends {
   using wanted = Wanted;    ///< preferred by the next part
 };
 
+namespace detail {
+
 /// The layout that L prefers for its input if `Wanted` is preferred for its output.
 template <class L, EndLayout Wanted>
 using desired_input_layout_t = typename L::template desired_input_layout<Wanted>;
@@ -22,8 +24,6 @@ using desired_input_layout_t = typename L::template desired_input_layout<Wanted>
 template <class L, class E>
 using input_layout_at_t =
     typename L::template input_layout<typename E::offered, typename E::wanted>;
-
-namespace detail {
 
 template <class L, class E>
 struct output_layout_at {
@@ -37,15 +37,15 @@ struct output_layout_at<L, E> {
   using type = typename L::template output_layout_between<typename E::offered, typename E::wanted>;
 };
 
-}  // namespace detail
-
 /// The layout in which L gives its output between these ends.
 template <class L, class E>
 using output_layout_at_t = typename detail::output_layout_at<L, E>::type;
 
+}  // namespace detail
+
 /// The layout of a model's output without a conversion at its end: `output_layout_t<Mlp,
 /// Invariant>` is Partial if its last layer is row-parallel.
 template <class L, EndLayout Offered = Invariant, EndLayout Wanted = Invariant>
-using output_layout_t = output_layout_at_t<L, Ends<Offered, Wanted>>;
+using output_layout_t = detail::output_layout_at_t<L, Ends<Offered, Wanted>>;
 
 }  // namespace shardwise

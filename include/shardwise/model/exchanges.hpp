@@ -44,7 +44,7 @@ class Exchanger {
                   detail::moves_nothing<R<Index>, C>) {
       return over_slices<Index>(converted<typename R<Index>::to>(run_, std::move(in)));
     } else {
-      const Observation here(run_.observer, [&] {
+      const detail::Observation here(run_.observer, [&] {
         return detail::redistributing<R<Index>>(shapes_[Index], dtype_v<A<Index>>);
       });
       Value<A<Index>, typename R<Index>::to> out(run_.pool, shapes_[Index], run_.place());

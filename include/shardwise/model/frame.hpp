@@ -26,6 +26,8 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// What a bound layer stores about its input and its parameters, for every type of layer.
 template <std::size_t N>
 struct BoundParameters {
@@ -37,6 +39,8 @@ struct BoundParameters {
   std::size_t number = 0;              ///< on a mesh, of the layer in `Run::of_layers`; of a
                                        ///< merge, of what it keeps of its first operand
 };
+
+}  // namespace detail
 
 /// A layer's part of the rank's run. `Setting` has what is known at compile time: `context`,
 /// `trains` and `input_gradient`. Layers that differ only in sizes share one type of frame, so the
@@ -55,7 +59,7 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   static constexpr bool input_gradient = Setting::input_gradient;  ///< whether backward gives dx
   static constexpr std::size_t parameter_count = std::tuple_size_v<Parameters>;  ///< of the layer
   /// The views of its parameters.
-  using Bound = BoundParameters<parameter_count>;
+  using Bound = detail::BoundParameters<parameter_count>;
   /// Whole parameters and gradients, if ranks store shares of them.
   using Whole = detail::WholeParameters<Ctx, MeshCommunicator<typename Ctx::communicator> &&
                                                  (parameter_count > 0)>;
@@ -246,7 +250,7 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   ///@{
   /// For the call of a layer: the places of its parameters, its number in `Run::of_layers`, where
   /// the parameters are whole, and how their gradients are added to what the rank stores.
-  std::span<const ParameterSlot> slots() const { return bound_.slots; }
+  std::span<const detail::ParameterSlot> slots() const { return bound_.slots; }
   std::size_t number() const { return bound_.number; }
   void read_from(const Whole& whole) {
     if constexpr (may_gather) whole_ = &whole;

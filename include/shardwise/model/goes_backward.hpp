@@ -13,14 +13,12 @@
 #include "shardwise/model/decide.hpp"
 #include "shardwise/model/kinds.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 /// Whether a layer or composition between the ends E owns parameters.
 template <class L, class E>
 struct OwnsParameters
     : std::bool_constant<(std::tuple_size_v<parameters_t<L, input_layout_at_t<L, E>>> > 0)> {};
-
-namespace detail {
 
 /// For each part of the composition L, whether it owns parameters.
 template <class L, class E>
@@ -76,8 +74,6 @@ struct SettingAt {
                                  use_of<S::trains, operands.bits != 0>>;
 };
 
-}  // namespace detail
-
 template <class L, class E>
 requires detail::ListsParts<L>
 struct OwnsParameters<L, E> : std::bool_constant<detail::any_true(detail::owners<L, E>)> {
@@ -99,4 +95,4 @@ inline constexpr bool goes_backward = S::trains &&
 template <class L, class S, class E>
 using use_behind = use_of<S::trains, goes_backward<L, S, E>>;
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -5,7 +5,7 @@
 
 #include "shardwise/version.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 /// The state of the gradients of a step.
 enum class GradientState : std::uint8_t {
@@ -23,4 +23,4 @@ constexpr bool are_whole(GradientState gradients) {
   return gradients == GradientState::whole || gradients == GradientState::applied;
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

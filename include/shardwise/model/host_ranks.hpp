@@ -12,6 +12,8 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// Ranks that can agree on numbers of the host: a communicator that takes such memory, or the
 /// `HostRanks` of a model.
 template <class R>
@@ -21,6 +23,8 @@ concept AgreeingRanks = requires(R& ranks, std::span<std::int32_t> numbers) {
   ranks.all_reduce(std::span<const std::int32_t>(numbers), numbers, Reduction::min);
   ranks.broadcast(numbers, 0);
 };
+
+}  // namespace detail
 
 /// The ranks of a model, for numbers of the host. If the model's communicator takes only device
 /// memory, they are copied to the device and back.

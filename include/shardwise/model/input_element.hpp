@@ -10,9 +10,7 @@
 #include "shardwise/model/kinds.hpp"
 #include "shardwise/model/value.hpp"
 
-namespace shardwise {
-
-namespace detail {
+namespace shardwise::detail {
 
 /// Whether input K of a layer or composition has a dtype of its own, see `input_element` of Layer.
 template <class L, std::size_t K = 0>
@@ -38,13 +36,9 @@ requires(has_own_element<L, K>) struct input_element<L, T, K>
                     L::wires.first[K].operand> {
 };
 
-}  // namespace detail
-
 /// The dtype of input K of a layer or composition in a model that computes in T.
 template <class L, class T, std::size_t K = 0>
 using input_element_t = typename detail::input_element<L, T, K>::type;
-
-namespace detail {
 
 template <class L, class T, class Offered,
           class Numbers = std::make_index_sequence<tensors_of<Offered>>>
@@ -68,8 +62,6 @@ consteval bool inputs_must_have_gradients(std::index_sequence<Ks...>) {
   return true;
 }
 
-}  // namespace detail
-
 ///@{
 /// A model's or composition's input in the layout `Offered`, for a model that computes in T: a view
 /// or value, or a std::tuple of several.
@@ -79,4 +71,4 @@ template <class L, class T, EndLayout Offered>
 using input_values_t = typename detail::inputs_of<L, T, Offered>::values;
 ///@}
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

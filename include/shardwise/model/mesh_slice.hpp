@@ -22,14 +22,12 @@
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/decide.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 /// The mesh axes over which a batch is cut, in the order in which sums over its slices are added.
 inline constexpr std::array sample_axes{MeshAxis::data, MeshAxis::replica, MeshAxis::context};
 /// Those along which ranks have the same share of gradients, if ranks along `data` have shares.
 inline constexpr std::array share_axes{MeshAxis::replica, MeshAxis::context};
-
-namespace detail {
 
 template <class L>
 struct end_layout {
@@ -256,6 +254,4 @@ auto whole_of(const std::tuple<Views...>& views, const SliceOfBatch& slice,
 }
 ///@}
 
-}  // namespace detail
-
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -99,7 +99,7 @@ class Model : public ModelBase<Ctx> {
   using input_layout = detail::layout_at_end_t<communicator, typename GivenEnds::offered>;
   using output_layout = detail::layout_at_end_t<communicator, typename GivenEnds::wanted>;
   using input_shapes = shapes_t<input_layout>;
-  using input_view = input_views_t<Architecture, dtype, input_layout>;
+  using input_view = detail::input_views_t<Architecture, dtype, input_layout>;
   using output_view = detail::views_t<const dtype, output_layout>;
   using output_gradient_view = detail::views_t<const dtype, detail::duals_t<output_layout>>;
   ///@}
@@ -244,7 +244,7 @@ class Model : public ModelBase<Ctx> {
   ///          and for a flight that is not reserved; shape_error if dy does not have the shape of
   ///          that output
   auto backward(output_gradient_view dy, Flight flight = {}) requires(Use::trains) {
-    static_assert(goes_backward<Architecture, Use, E>,
+    static_assert(detail::goes_backward<Architecture, Use, E>,
                   "nothing in this model has a gradient: it has no parameters, and its use does "
                   "not ask for the gradient of its input (TrainWithInputGradient does).");
     const auto call = this->in_call();
@@ -351,7 +351,7 @@ class Model : public ModelBase<Ctx> {
   /// applies them. Every rank calls it, after it has written to `gradients()`.
   void gradients_written() requires(Use::trains) {
     this->require_own_weights();
-    run_.gradients = GradientState::whole;
+    run_.gradients = detail::GradientState::whole;
   }
 
   /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp. Where ranks store
@@ -443,9 +443,9 @@ class Model : public ModelBase<Ctx> {
   template <class, class, class, class>
   friend class Model;  // a reader of this one
 
-  using BoundArchitecture = Bound<Architecture, Setting<Ctx, Use>, E>;
+  using BoundArchitecture = detail::Bound<Architecture, Setting<Ctx, Use>, E>;
   using ParameterTypes = typename BoundArchitecture::parameter_types;
-  using Gives = output_layout_at_t<Architecture, E>;
+  using Gives = detail::output_layout_at_t<Architecture, E>;
   using Base::parameters_;
   using Base::run_;
   using typename Base::Backend;
@@ -483,7 +483,7 @@ class Model : public ModelBase<Ctx> {
   }
 
   BoundArchitecture bind(const input_shapes& in) {
-    Binder<Ctx> binder{run_, parameters_, run_.flight->parts};
+    detail::Binder<Ctx> binder{run_, parameters_, run_.flight->parts};
     if constexpr (detail::LayersOfStage<Architecture>) {
       binder.next_ordinal = architecture_.first_ordinal();
       binder.share_by_stages(architecture_.shared_by_stages());
@@ -530,7 +530,7 @@ class Model : public ModelBase<Ctx> {
     });
   }
 
-  input_gradients_t<dtype, E, Use> run_backward(const output_gradient_view& dy) {
+  detail::input_gradients_t<dtype, E, Use> run_backward(const output_gradient_view& dy) {
     const detail::PrefetchedPass ahead(run_.prefetcher, true);
     const detail::ReducedPass sums(run_.reducer);
     return this->placed([&] {
@@ -544,7 +544,7 @@ class Model : public ModelBase<Ctx> {
   Architecture architecture_;
   input_shapes in_;  // that it was bound to
   BoundArchitecture bound_;
-  input_gradients_t<dtype, E, Use> input_gradient_;
+  detail::input_gradients_t<dtype, E, Use> input_gradient_;
 };
 
 ///@{

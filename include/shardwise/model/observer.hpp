@@ -65,6 +65,8 @@ struct Unobserved {
   ///@}
 };
 
+namespace detail {
+
 /// Reports work to an observer while it lives. If a description of the work takes time, it is given
 /// as a `describe()` that returns it, and that is not called for Unobserved.
 template <Observer O>
@@ -95,5 +97,7 @@ class [[maybe_unused]] Observation<Unobserved> {
 /// Deduces the type of the given observer.
 template <class O, class Described>
 Observation(O&, const Described&) -> Observation<O>;
+
+}  // namespace detail
 
 }  // namespace shardwise

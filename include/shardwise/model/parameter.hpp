@@ -24,7 +24,7 @@ struct Parameter {
   View<T, Stored> value;             ///< this rank's part
   View<G, dual_t<Stored>> gradient;  ///< complete after settling; no memory in a forward-only model
   RandomStream initial_stream;       ///< the random numbers of its initial values
-  ParameterSlot slot;                ///< its place in the memory of the rank's parameters
+  detail::ParameterSlot slot;        ///< its place in the memory of the rank's parameters
 };
 
 /// A tensor besides parameters that a layer keeps from step to step, such as running statistics:

@@ -8,7 +8,7 @@
 #include "shardwise/core/partition.hpp"
 #include "shardwise/layers/layer.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 /// Whether the gradient of a parameter is one summand on each rank until it is settled.
 template <class Use>
@@ -187,4 +187,4 @@ class ParameterLayout {
   bool is_dense_ = false;
 };
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -16,9 +16,7 @@
 #include "shardwise/model/parameter_layout.hpp"
 #include "shardwise/model/precision.hpp"
 
-namespace shardwise {
-
-namespace detail {
+namespace shardwise::detail {
 
 /// to = from, or to += from.
 template <class From, class To>
@@ -33,8 +31,6 @@ struct Collect {
     to[i] = static_cast<To>(before + rounded<A>(from[i]));
   }
 };
-
-}  // namespace detail
 
 /// All parameters of a rank in one piece of memory, and all gradients in another, in the order of a
 /// ParameterLayout.
@@ -261,4 +257,4 @@ class ParameterMemory : public ParameterLayout {
   Buffer batch_memory_;
 };
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -322,7 +322,7 @@ constexpr Plan plan_of(const L& model, const mesh& sizes, const shapes_t<typenam
   plan.forward = visitor.forward;
   for (std::size_t i = visitor.returning.size(); i-- > 0;) plan.backward.add(visitor.returning[i]);
   if (Use::trains) plan.settle = visitor.settling();
-  if (Use::trains && gathers_updated(keep)) plan.update = visitor.updating();
+  if (Use::trains && detail::gathers_updated(keep)) plan.update = visitor.updating();
   return plan;
 }
 

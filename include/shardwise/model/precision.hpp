@@ -62,13 +62,13 @@ struct RoundTo {
   constexpr void operator()(std::size_t i) const { to[i] = rounded<To>(from[i]); }
 };
 
-}  // namespace detail
-
 /// A dtype that layers compute with, or a Precision.
 /// valid: `float`, `Precision<bf16, float>`      invalid: `int`
 template <class P>
 concept PrecisionChoice = requires {
   typename detail::precision_of<P>::type;
 };
+
+}  // namespace detail
 
 }  // namespace shardwise

@@ -143,7 +143,7 @@ class PrefetchedParameters final : public detail::Prefetcher {
     slot.values = run_.pool.take(detail::elements_of(layer.slots, layer.count) * sizeof(T));
     slot.behind = number + 1;
     T* whole = static_cast<T*>(slot.values.data());
-    for (const ParameterSlot& one : std::span(layer.slots, layer.count)) {
+    for (const detail::ParameterSlot& one : std::span(layer.slots, layer.count)) {
       detail::gather_stored_by(
           run_, run_.parameters, one, run_.parameters.used(one), whole,
           [&](std::span<const T> mine, std::span<T> all) {

@@ -29,14 +29,14 @@ namespace shardwise {
 /// The layout in which layer Index of the Sequential M takes its input.
 template <class M, std::size_t Index, Layout Offered = Invariant, Layout Wanted = Invariant>
 using layer_input_layout_t =
-    input_layout_at_t<typename M::template layer_type<Index>,
-                      typename M::template ends_of<Index, Offered, Wanted>>;
+    detail::input_layout_at_t<typename M::template layer_type<Index>,
+                              typename M::template ends_of<Index, Offered, Wanted>>;
 
 /// The layout in which layer Index of the Sequential M gives its output, before any redistribution.
 template <class M, std::size_t Index, Layout Offered = Invariant, Layout Wanted = Invariant>
 using layer_output_layout_t =
-    output_layout_at_t<typename M::template layer_type<Index>,
-                       typename M::template ends_of<Index, Offered, Wanted>>;
+    detail::output_layout_at_t<typename M::template layer_type<Index>,
+                               typename M::template ends_of<Index, Offered, Wanted>>;
 
 /// The bytes that a model in training and its optimizer allocate on one rank for parameters and for
 /// what belongs to each of them, from step to step.
@@ -90,7 +90,7 @@ template <class E, class P, class L>
 constexpr StateMemory state_of_rank(const L& model, Place place,
                                     const shapes_t<typename E::offered>& in, std::size_t moments) {
   using Dtypes = typename detail::precision_of<P>::type;
-  detail::ParameterCounter counter(place, ParameterMemory<Dtypes>::empty_layout());
+  detail::ParameterCounter counter(place, detail::ParameterMemory<Dtypes>::empty_layout());
   detail::count_parameters<E>(counter, model, in);
   return detail::state_of<Dtypes>(counter, counter.memory, counter.memory.size(), moments);
 }
@@ -104,13 +104,13 @@ constexpr StateMemory state_of_rank(const L& model, const MeshPlace& place,
                                     Keep keep = Keep::whole, std::size_t layers_ahead = 0,
                                     bool overlaps_sums = false) {
   using Dtypes = typename detail::precision_of<P>::type;
-  ParameterLayout empty = ParameterMemory<Dtypes>::empty_layout();
+  detail::ParameterLayout empty = detail::ParameterMemory<Dtypes>::empty_layout();
   empty.make_dense();
-  if (cuts_parameters(keep)) empty.store_share(place[MeshAxis::data]);
+  if (detail::cuts_parameters(keep)) empty.store_share(place[MeshAxis::data]);
   detail::ParameterCounter counter(place[MeshAxis::tensor], empty);
   detail::count_parameters<E>(counter, model, in);
-  const Place of_gradients = cuts_gradients(keep) ? place[MeshAxis::data] : Place{};
-  const bool is_cut = gathers_updated(keep) && place[MeshAxis::data].size > 1;
+  const Place of_gradients = detail::cuts_gradients(keep) ? place[MeshAxis::data] : Place{};
+  const bool is_cut = detail::gathers_updated(keep) && place[MeshAxis::data].size > 1;
   const std::size_t updated =
       is_cut ? updated_parameters_of_rank<E>(model, place, in, keep) : counter.memory.size();
   return detail::state_of<Dtypes>(counter, counter.memory.share_at(of_gradients), updated, moments,

@@ -29,8 +29,8 @@ class Repeat {
 
   /// One pass through the block, on a stream in the layout L.
   template <Layout L, Layout Wanted>
-  using after = detail::stream_t<output_layout_at_t<Block, Ends<L, Wanted>>,
-                                 desired_input_layout_t<Block, Wanted>>;
+  using after = detail::stream_t<detail::output_layout_at_t<Block, Ends<L, Wanted>>,
+                                 detail::desired_input_layout_t<Block, Wanted>>;
 
  public:
   using repeated_block = Block;  ///< marks a Repeat, also a type derived from one
@@ -47,17 +47,18 @@ class Repeat {
   ///@{
   /// The layouts of the whole, as in `Layer`.
   template <Layout Wanted>
-  using desired_input_layout = desired_input_layout_t<Block, Wanted>;
+  using desired_input_layout = detail::desired_input_layout_t<Block, Wanted>;
   template <Layout Offered, Layout Wanted>
-  using input_layout = after<detail::stream_t<Offered, desired_input_layout_t<Block, Wanted>>,
-                             desired_input_layout_t<Block, Wanted>>;
+  using input_layout =
+      after<detail::stream_t<Offered, detail::desired_input_layout_t<Block, Wanted>>,
+            detail::desired_input_layout_t<Block, Wanted>>;
   template <Layout Offered, Layout Wanted>
   using output_layout_between = input_layout<Offered, Wanted>;
   ///@}
 
   /// The ends of every block for a stream in the layout L.
   template <Layout L>
-  using block_ends = Ends<L, desired_input_layout_t<Block, L>>;
+  using block_ends = Ends<L, detail::desired_input_layout_t<Block, L>>;
 
   constexpr Repeat() requires(detail::HasAllSizes<Block>&& N != dynamic) = default;
   /// A block whose sizes are not in its type; all blocks are made like it.

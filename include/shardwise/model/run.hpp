@@ -44,6 +44,8 @@ enum class Pass : std::uint8_t {
   find_non_finite  ///< as train, but stops at the first layer that gives a NaN or an infinity
 };
 
+namespace detail {
+
 /// What a model knows about its current `Step` (train/step.hpp).
 struct StepUnderWay {
   double loss_scale = 1;           ///< factor of its gradients
@@ -58,6 +60,8 @@ struct StageOfPipeline {
   std::size_t on_rank = 1;    ///< of this rank, each with a model of its own
   bool counts_shared = true;  ///< whether norms count here what stages share
 };
+
+}  // namespace detail
 
 /// The state of one model on one rank.
 template <class Context>
@@ -74,11 +78,11 @@ struct Run {
   detail::ranks_of_layers_t<typename Context::communicator>* sharing_stages = nullptr;
   ///@}
   detail::OneThread one_thread{};         ///< that is in a call of the model
-  StageOfPipeline stage{};                ///< which of the stages it is
+  detail::StageOfPipeline stage{};        ///< which of the stages it is
   Pool pool{detail::memory_of(backend)};  ///< for memory that is reused in later calls
-  ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
-  SharedParameters shared{};                                  ///< those that several layers use
-  Keep keep = Keep::whole;                                    ///< what the rank keeps of parameters
+  detail::ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
+  detail::SharedParameters shared{};  ///< those that several layers use
+  Keep keep = Keep::whole;            ///< what the rank keeps of parameters
   detail::GrowingList<detail::ParametersOfLayer>
       of_layers{};                           ///< on a mesh, in the order of forward
   detail::Prefetcher* prefetcher = nullptr;  ///< of these; null if layers gather for themselves
@@ -94,16 +98,17 @@ struct Run {
   bool goes_forward_again = false;
   bool is_again = false;
   ///@}
-  std::uint64_t first_sample = 0;                 ///< samples of this step before this batch
-  std::uint16_t batch = 0;                        ///< batches of this step before this one
-  std::uint64_t samples_backward = 0;             ///< samples of this step that ran backward
-  bool counts_tokens_as_bound = false;            ///< whether layers change the number of tokens
-  detail::GivenAlike given{};                     ///< for this batch, if it is compared
-  detail::GivenAlike given_to_all{};              ///< the same without the rank's slice of it
-  ComparedSteps compared_steps{};                 ///< in which `given` is compared
-  std::uint64_t version = 1;                      ///< counts changes of the parameters
-  GradientState gradients = GradientState::none;  ///< of this step
-  const StepUnderWay* under_way = nullptr;        ///< null between Steps, or if a program uses none
+  std::uint64_t first_sample = 0;          ///< samples of this step before this batch
+  std::uint16_t batch = 0;                 ///< batches of this step before this one
+  std::uint64_t samples_backward = 0;      ///< samples of this step that ran backward
+  bool counts_tokens_as_bound = false;     ///< whether layers change the number of tokens
+  detail::GivenAlike given{};              ///< for this batch, if it is compared
+  detail::GivenAlike given_to_all{};       ///< the same without the rank's slice of it
+  detail::ComparedSteps compared_steps{};  ///< in which `given` is compared
+  std::uint64_t version = 1;               ///< counts changes of the parameters
+  detail::GradientState gradients = detail::GradientState::none;  ///< of this step
+  const detail::StepUnderWay* under_way =
+      nullptr;              ///< null between Steps, or if a program uses none
   double layer_losses = 0;  ///< what layers added here to the loss of this step, or the one before
   std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients that are settled at a time
   bool sums_in_shares = false;                      ///< see ModelBase::set_sums_in_shares
@@ -132,7 +137,7 @@ struct Run {
 
   /// Goes back to the state before the first batch of the step.
   void forget_step() {
-    gradients = GradientState::none;
+    gradients = detail::GradientState::none;
     under_way = nullptr;
     first_sample = 0;
     batch = 0;
@@ -151,7 +156,7 @@ struct Run {
 
   /// Whether gradients of a batch replace the old values or are added to them.
   Write write() const noexcept {
-    return gradients == GradientState::none ? Write::replace : Write::add;
+    return gradients == detail::GradientState::none ? Write::replace : Write::add;
   }
 
   /// Factor of the gradients that flow, against those of a mean over the samples of this batch.

@@ -23,15 +23,15 @@ struct Setting {
   using context = Context;                                     ///< of the model
   static constexpr bool trains = Use::trains;                  ///< whether there are gradients
   static constexpr bool input_gradient = Use::input_gradient;  ///< whether any input has one
-  static constexpr InputSet input_gradients = Use::input_gradients;  ///< which inputs do
+  static constexpr detail::InputSet input_gradients = Use::input_gradients;  ///< which inputs do
 };
+
+namespace detail {
 
 /// The gradient that goes back from a part of a model; Nothing if it is not needed.
 template <class T, class E, class S>
 using input_gradient_t =
     std::conditional_t<S::input_gradient, Value<T, dual_t<typename E::offered>>, Nothing>;
-
-namespace detail {
 
 template <class T, class E, class S, class Inputs>
 struct input_gradients;
@@ -59,12 +59,12 @@ consteval bool sums_meanwhile() {
   }
 }
 
-}  // namespace detail
-
 /// The gradients that go back from a model: one input_gradient_t for one input, a std::tuple of
 /// them for several.
 template <class T, class E, class S>
 using input_gradients_t = typename detail::input_gradients<
     T, E, S, std::make_index_sequence<detail::tensors_of<typename E::offered>>>::type;
+
+}  // namespace detail
 
 }  // namespace shardwise

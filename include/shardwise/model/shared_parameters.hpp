@@ -13,7 +13,7 @@
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/model/parameter_layout.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 /// One use of shared parameters; the default is for parameters that are not shared.
 struct SharedUse {
@@ -90,4 +90,4 @@ class SharedParameters {
   detail::GrowingList<Owner> owners_;
 };
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -13,20 +13,14 @@
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/value.hpp"
 
-namespace shardwise {
-
-namespace detail {
+namespace shardwise::detail {
 
 template <class T, class L>
 using value_of = Value<T, L>;
 
-}  // namespace detail
-
 /// Values of tensors in the layout L: a Value for a Layout, a std::tuple of them for Layouts.
 template <class T, EndLayout L>
 using values_t = typename detail::layouts_of<L>::template each<detail::value_of, T>;
-
-namespace detail {
 
 template <class T>
 inline constexpr bool is_tuple = false;
@@ -115,6 +109,4 @@ values_t<T, To> converted_all(Run<Context>& run, std::tuple<Value<T, From>...>&&
 }
 ///@}
 
-}  // namespace detail
-
-}  // namespace shardwise
+}  // namespace shardwise::detail

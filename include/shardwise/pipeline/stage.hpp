@@ -70,8 +70,8 @@ class PipelineStage {
             detail::stage_use<Inputs>>;
   /// The input of the whole model, a view or a std::tuple of several, on every stage; a stage reads
   /// the elements of those that its own layers read, and of others the shape only.
-  using input_view = input_views_t<Architecture, typename Ctx::dtype,
-                                   detail::layout_at_end_t<Ranks, typename E::offered>>;
+  using input_view = detail::input_views_t<Architecture, typename Ctx::dtype,
+                                           detail::layout_at_end_t<Ranks, typename E::offered>>;
   /// Its shape, or an array of several.
   using input_shapes = shapes_t<typename E::offered>;
 
@@ -174,7 +174,7 @@ class PipelineStage {
 
   /// Looks at all layers of the whole.
   static layers layers_for(const Architecture& whole, const input_shapes& in,
-                           const std::vector<SharedByStages>& shared) {
+                           const std::vector<detail::SharedByStages>& shared) {
     try {
       return layers(whole, detail::ordinals_before<range.begin, E>(whole, in), shared);
     } catch (error& e) {

@@ -75,19 +75,19 @@ StageSums plan_stage_sums(const L& whole, const shapes_t<typename E::offered>& i
   for (const std::size_t stage : stages)
     ranks.insert(stage % static_cast<std::size_t>(sizes.pipeline));
   sums.sharing = static_cast<int>(ranks.size());
-  for (const Holding holding : holdings) {
-    if (!is_on_stages(holding)) continue;
+  for (const detail::Holding holding : detail::holdings) {
+    if (!detail::is_on_stages(holding)) continue;
     detail::GrowingList<std::size_t> here;
     for (int place = 0; place < (is_split(holding) ? sizes.tensor : 1); ++place) {
       here.add(0);
-      for (const SharedByStages& one :
+      for (const detail::SharedByStages& one :
            detail::stage_sharing<E>(whole, in, Cut, *stages.begin(), Place{place, sizes.tensor})
                .here)
-        for (const ParameterSlot& slot : one.slots)
+        for (const detail::ParameterSlot& slot : one.slots)
           if (slot.holding == holding) here[here.size() - 1] += slot.size;
     }
-    detail::add_settling_over_stages(sums.shared, here, cuts_moments(keep) && sizes.data > 1,
-                                     sending, sizes);
+    detail::add_settling_over_stages(sums.shared, here,
+                                     detail::cuts_moments(keep) && sizes.data > 1, sending, sizes);
   }
   return sums;
 }

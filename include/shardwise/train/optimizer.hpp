@@ -114,7 +114,7 @@ class Optimizer {
   void step() {
     begin_update();
     update_values([this](std::size_t n, const auto& loop) { model_->backend().for_each(n, loop); });
-    model_->run().gradients = GradientState::applied;
+    model_->run().gradients = detail::GradientState::applied;
     ++steps_;
   }
 
@@ -186,7 +186,7 @@ class Optimizer {
 
   /// The elements of the rank's part of a parameter whose moments this rank keeps. They follow each
   /// other, and are all of them with `Keep::whole`.
-  Interval kept_of(const ParameterSlot& slot) const {
+  Interval kept_of(const detail::ParameterSlot& slot) const {
     const auto& memory = model_->run().parameters;
     const Interval stored = memory.stored(slot);
     const std::size_t begin = memory.position(slot);
@@ -199,7 +199,7 @@ class Optimizer {
 
   /// The moments of the first element in `kept_of(slot)`; those of the next element follow,
   /// `rule().moments()` for each element. Null if there is none.
-  A* moments_of(const ParameterSlot& slot) {
+  A* moments_of(const detail::ParameterSlot& slot) {
     const auto& memory = model_->run().parameters;
     const Interval kept = kept_of(slot);
     const std::size_t first = memory.position(slot) + kept.offset - memory.stored(slot).offset;
@@ -210,7 +210,7 @@ class Optimizer {
   }
 
  private:
-  using Memory = ParameterMemory<typename M::precision>;
+  using Memory = detail::ParameterMemory<typename M::precision>;
   using Update = decltype(std::declval<const Rule&>().template update<A>(1));
   using Count = decltype(detail::moments_of(std::declval<const Rule&>()));
   using Changing = detail::Changing<typename M::backend_type, Update>;

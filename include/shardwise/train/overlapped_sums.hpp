@@ -84,9 +84,9 @@ class OverlappedSums final : public detail::SumsMeanwhile {
     run_.parameters.collect_in_parts(true);
     run_.listener = this;
   }
-  void written(std::span<const ParameterSlot> parameters) override {
+  void written(std::span<const detail::ParameterSlot> parameters) override {
     for (const std::size_t number : begun_) move_on(buckets_[number]);
-    for (const ParameterSlot& slot : parameters) {
+    for (const detail::ParameterSlot& slot : parameters) {
       const Interval elements{run_.parameters.position(slot), slot.size};
       for (Bucket& bucket : buckets_) {
         const std::size_t here = overlap(bucket.elements, elements).size;
@@ -106,8 +106,8 @@ class OverlappedSums final : public detail::SumsMeanwhile {
     }
     for (const std::size_t number : begun_) end_sum(buckets_[number]);
     discard();
-    run_.gradients = shares_ == nullptr ? GradientState::summed_over_samples
-                                        : GradientState::share_summed_over_samples;
+    run_.gradients = shares_ == nullptr ? detail::GradientState::summed_over_samples
+                                        : detail::GradientState::share_summed_over_samples;
   }
   void discard() noexcept override {
     if (run_.listener != this) return;
@@ -148,7 +148,7 @@ class OverlappedSums final : public detail::SumsMeanwhile {
   void set_buckets() {
     buckets_.clear();
     begun_.clear();
-    for (const Holding holding : holdings) {
+    for (const detail::Holding holding : detail::holdings) {
       const Interval group = run_.parameters.elements_of(holding);
       const auto add = [&](std::size_t first, std::size_t count) {
         Bucket bucket{{group.offset + first, count}, count, group};
@@ -176,7 +176,7 @@ class OverlappedSums final : public detail::SumsMeanwhile {
     if (shares_ == nullptr && run_.sums_in_shares &&
         detail::sums_over_axes(run_.all_ranks.sizes())) {
       detail::sum_bucket_over_samples(run_, bucket.sums);
-      bucket.axes = sample_axes.size();
+      bucket.axes = detail::sample_axes.size();
     } else {
       begin_next(bucket);
     }
@@ -187,8 +187,8 @@ class OverlappedSums final : public detail::SumsMeanwhile {
   /// backward, whether or not their sums are through: others of their calls may go to the same
   /// ranks.
   bool begin_next(Bucket& bucket) {
-    while (bucket.axes < sample_axes.size()) {
-      const MeshAxis axis = sample_axes[bucket.axes++];
+    while (bucket.axes < detail::sample_axes.size()) {
+      const MeshAxis axis = detail::sample_axes[bucket.axes++];
       if (run_.all_ranks.sizes()[axis] == 1) continue;
       const auto here = detail::in_phase<Phase::settle>(run_);
       finish(bucket);

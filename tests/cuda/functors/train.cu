@@ -78,7 +78,7 @@ void gradients(cuda::Session& s, T* a, double* sum) {
   cuda::launch_each(s, 5, CutDown<T>{a, nullptr});
   compile_sum(s, 0.0, Square<T>{a}, Plus{}, sum);
   compile_sum(s, 0.0, Magnitude<T>{a}, Largest{}, sum);
-  constexpr std::size_t shares = holdings.size();
+  constexpr std::size_t shares = detail::holdings.size();
   compile_sum(s, 0.0, InShares<Square<T>, shares>{{a}, {}}, Plus{}, sum);
   compile_sum(s, 0.0, InShares<Magnitude<T>, shares>{{a}, {}}, Largest{}, sum);
 }

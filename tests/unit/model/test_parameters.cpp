@@ -38,9 +38,9 @@ struct SharesMuch {
     shared.back().tag = &detail::identity_of<Last>;
   }
   std::uint64_t first_ordinal() const { return 0; }
-  const std::vector<SharedByStages>& shared_by_stages() const { return shared; }
+  const std::vector<detail::SharedByStages>& shared_by_stages() const { return shared; }
 
-  std::vector<SharedByStages> shared;
+  std::vector<detail::SharedByStages> shared;
 };
 
 const std::map<std::string, std::string> layouts{

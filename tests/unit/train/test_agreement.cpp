@@ -54,7 +54,7 @@ class Skipping : public WrappedCommunicator<Skipping, ThreadCommunicator> {
 struct Given {
   std::uint64_t seed = 1;
   double learning_rate = 0.1;
-  std::uint64_t every = ComparedSteps::default_every;
+  std::uint64_t every = detail::ComparedSteps::default_every;
   int samples = 5;
   int batches = 1;  // of a step, with as many samples each
   /// Numbers of a batch, of which a step has `batches`.
