@@ -124,7 +124,7 @@ void check_bits(const Rule& rule, Keep keep, bool scales) {
         plain.step(batches, options);
         CHECK(late.begun == 0);
         over.step(batches, overlapping);
-        CHECK((late.begun > 2) == (sample_ranks(sizes) > 1));
+        CHECK((late.begun > 2) == (detail::sample_ranks(sizes) > 1));
         CHECK(late.touched == 0);
         late = {};
         CHECK(over.told == plain.told);

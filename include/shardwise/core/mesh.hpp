@@ -173,10 +173,14 @@ constexpr int rank_at(const MeshPlace& place, const MeshOrder& order = mesh_axes
   return rank;
 }
 
+namespace detail {
+
 /// The number of slices into which a batch is cut: its samples over `replica` and `data`, and the
 /// tokens or rows of each sample over `context`. Ranks that differ along other axes only have the
 /// same slice.
 constexpr int sample_ranks(const mesh& sizes) { return sizes.replica * sizes.data * sizes.context; }
+
+}  // namespace detail
 
 }  // namespace shardwise
 

@@ -176,14 +176,15 @@ class Model : public ModelBase<Ctx> {
   /// discards what this one saved. The result is valid until the next call that runs the model or
   /// ends the step; of one of several batches that are under way, until the next forward or
   /// backward of its flight, or the end of the step. Batches of a step count in the order of their
-  /// forwards; their backwards may have any order. sends    `plan().forward` throws argument_error
-  /// for segments that overlap or leave their sample, and for a flight that
+  /// forwards; their backwards may have any order.
+  /// sends    `plan().forward`
+  /// throws   argument_error for segments that overlap or leave their sample, and for a flight that
   ///          is not reserved; shape_error and others, with the layer's place
   output_view forward(input_view x, const ForwardOptions& options = {}) requires(Use::trains) {
     const auto call = this->in_call();
     const Shape first = detail::global_shapes(x)[0];
     this->begin_batch(options.flight, first, detail::segments_in(options, first));
-    return forward_for(Pass::train, x);
+    return forward_for(detail::Pass::train, x);
   }
 
   /// The error for an argument that is not such a view.
@@ -324,7 +325,7 @@ class Model : public ModelBase<Ctx> {
     batch.place = place;
     this->run_batch(batch);
     try {
-      forward_for(Pass::find_non_finite, x);
+      forward_for(detail::Pass::find_non_finite, x);
     } catch (const numeric_error& of_layer) {  // on every rank
       this->discard_step();
       this->require_finite_inputs(x, of_layer);
@@ -443,7 +444,7 @@ class Model : public ModelBase<Ctx> {
   template <class, class, class, class>
   friend class Model;  // a reader of this one
 
-  using BoundArchitecture = detail::Bound<Architecture, Setting<Ctx, Use>, E>;
+  using BoundArchitecture = detail::Bound<Architecture, detail::Setting<Ctx, Use>, E>;
   using ParameterTypes = typename BoundArchitecture::parameter_types;
   using Gives = detail::output_layout_at_t<Architecture, E>;
   using Base::parameters_;
@@ -507,7 +508,7 @@ class Model : public ModelBase<Ctx> {
     });
   }
 
-  output_view forward_for(Pass pass, const input_view& x) {
+  output_view forward_for(detail::Pass pass, const input_view& x) {
     this->require_own_weights();
     const auto here = detail::in_phase<Phase::forward>(run_);
     const output_view y = run_forward(pass, x);
@@ -518,10 +519,10 @@ class Model : public ModelBase<Ctx> {
   output_view evaluate_batch(const input_view& x, const Shape& first, const SegmentsOf& segments) {
     const auto here = detail::in_phase<Phase::evaluate>(run_);
     this->begin_batch(Flight{}, first, segments);
-    return run_forward(Pass::evaluate, x);
+    return run_forward(detail::Pass::evaluate, x);
   }
 
-  output_view run_forward(Pass pass, const input_view& x) {
+  output_view run_forward(detail::Pass pass, const input_view& x) {
     this->begin_forward(pass, x);
     const detail::PrefetchedPass ahead(run_.prefetcher, false);
     return this->placed([&] {

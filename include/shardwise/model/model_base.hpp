@@ -295,7 +295,7 @@ class ModelBase {
 
   /// Prepares the pass of a batch that goes forward with these inputs.
   template <class Views>
-  void begin_forward(Pass pass, const Views& inputs) {
+  void begin_forward(detail::Pass pass, const Views& inputs) {
     run_.pass = pass;
     run_.flight->parts.forget(0, outputs_);
     if constexpr (checks) check_given(inputs, "input");
@@ -343,7 +343,7 @@ class ModelBase {
 
   /// Prepares the gradients for those of the batch that runs, or for some of them.
   void begin_gradients(bool is_part) {
-    run_.pass = Pass::train;
+    run_.pass = detail::Pass::train;
     if (run_.gradients == detail::GradientState::none) run_.layer_losses = 0;
     if (is_part) {
       run_.parameters.begin_part(run_.backend, run_.write());

@@ -37,14 +37,14 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// The purpose of a forward.
 enum class Pass : std::uint8_t {
   evaluate,        ///< for the output: saves nothing, drops nothing
   train,           ///< a backward may follow
   find_non_finite  ///< as train, but stops at the first layer that gives a NaN or an infinity
 };
-
-namespace detail {
 
 /// What a model knows about its current `Step` (train/step.hpp).
 struct StepUnderWay {
@@ -112,7 +112,7 @@ struct Run {
   double layer_losses = 0;  ///< what layers added here to the loss of this step, or the one before
   std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients that are settled at a time
   bool sums_in_shares = false;                      ///< see ModelBase::set_sums_in_shares
-  Pass pass = Pass::train;                          ///< the purpose of this forward
+  detail::Pass pass = detail::Pass::train;          ///< the purpose of this forward
   /// Whether the layer that runs backward may leave the gradients of its parameters for later:
   /// until a composition around it has started to sum the gradient of its input over the ranks.
   bool postpones = false;
@@ -143,13 +143,13 @@ struct Run {
     batch = 0;
     samples_backward = 0;
     given = given_to_all = {};
-    pass = Pass::train;
+    pass = detail::Pass::train;
   }
 
   ///@{
   /// Properties of the pass for layers.
-  bool trains() const noexcept { return pass != Pass::evaluate; }
-  bool finds_non_finite() const noexcept { return pass == Pass::find_non_finite; }
+  bool trains() const noexcept { return pass != detail::Pass::evaluate; }
+  bool finds_non_finite() const noexcept { return pass == detail::Pass::find_non_finite; }
   /// Whether layers save for backward what they say in `saves`.
   bool saves() const noexcept { return trains() && !goes_forward_again; }
   ///@}

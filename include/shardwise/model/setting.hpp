@@ -15,7 +15,7 @@
 #include "shardwise/model/value.hpp"
 #include "shardwise/redistribute/redistribute.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 /// What the compiler knows about a layer's place in a model.
 template <class Context, class Use>
@@ -25,8 +25,6 @@ struct Setting {
   static constexpr bool input_gradient = Use::input_gradient;  ///< whether any input has one
   static constexpr detail::InputSet input_gradients = Use::input_gradients;  ///< which inputs do
 };
-
-namespace detail {
 
 /// The gradient that goes back from a part of a model; Nothing if it is not needed.
 template <class T, class E, class S>
@@ -65,6 +63,4 @@ template <class T, class E, class S>
 using input_gradients_t = typename detail::input_gradients<
     T, E, S, std::make_index_sequence<detail::tensors_of<typename E::offered>>>::type;
 
-}  // namespace detail
-
-}  // namespace shardwise
+}  // namespace shardwise::detail

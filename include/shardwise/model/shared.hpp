@@ -11,18 +11,22 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// Whether a layer owns parameters that other layers use, or borrows those of another layer.
 enum class Sharing : std::uint8_t { owns, borrows };
 
+}  // namespace detail
+
 /// The layer L, which shares its parameters under the name Tag, see `Owns` and `Borrows`.
-template <Sharing S, class Tag, class L>
+template <detail::Sharing S, class Tag, class L>
 struct Shared : L {
   static_assert(
       requires { L::saves; },
       "Owns and Borrows share the parameters of one layer: write them around the layers of a "
       "composition, not around it.");
-  static constexpr Sharing sharing = S;  ///< whether it owns or borrows them
-  using shared_tag = Tag;                ///< identifies the shared parameters
+  static constexpr detail::Sharing sharing = S;  ///< whether it owns or borrows them
+  using shared_tag = Tag;                        ///< identifies the shared parameters
 
   using L::L;
   constexpr Shared() requires std::is_default_constructible_v<L>
@@ -46,7 +50,7 @@ struct Shared : L {
 /// A model stores, saves, settles and updates them once, under the name of the owner. Their
 /// gradient is the sum over all uses. In a Repeat, each block has its own owner.
 template <class Tag, class L>
-using Owns = Shared<Sharing::owns, Tag, L>;
+using Owns = Shared<detail::Sharing::owns, Tag, L>;
 
 /// L with the parameters of an earlier `Owns<Tag, ...>` in the model. It must use parameters of the
 /// same shapes in the same layouts, since their gradients are added: a gradient that is complete on
@@ -54,7 +58,7 @@ using Owns = Shared<Sharing::owns, Tag, L>;
 /// throws   shape_error, when a model is made, if a shape is not that of the owner; everything else
 ///          is an error of the compiler
 template <class Tag, class L>
-using Borrows = Shared<Sharing::borrows, Tag, L>;
+using Borrows = Shared<detail::Sharing::borrows, Tag, L>;
 
 namespace detail {
 
@@ -70,10 +74,10 @@ inline constexpr bool borrows_parameters = requires {
 }  // namespace detail
 
 /// "Owns<Linear<none, 6, 6>>".
-template <Sharing S, class Tag, class L>
+template <detail::Sharing S, class Tag, class L>
 struct NameOf<Shared<S, Tag, L>> {
   static std::string name() {
-    return (S == Sharing::owns ? "Owns<" : "Borrows<") + name_of<L>() + '>';
+    return (S == detail::Sharing::owns ? "Owns<" : "Borrows<") + name_of<L>() + '>';
   }
 };
 

@@ -76,7 +76,7 @@ class OverlappedSums final : public detail::SumsMeanwhile {
   ///@{
   /// For Step, see SumsMeanwhile.
   void begin(detail::Shares& shares) override {
-    if (sample_ranks(run_.all_ranks.sizes()) == 1) return;
+    if (detail::sample_ranks(run_.all_ranks.sizes()) == 1) return;
     if (run_.parameters.stores_share_of_gradients()) return;  // see of_layers_
     shares_ = shares.are_cut() ? &shares : nullptr;
     set_buckets();
