@@ -312,8 +312,8 @@ class Model : public ModelBase<Ctx> {
   /// Runs forward again on the numbers and sequences of the last batch of a flight, and discards
   /// the step. If a layer's output is not finite on some rank, throws numeric_error with the name
   /// of the first such layer, and before it with the first NaN or infinity of the input if that is
-  /// not finite either. sends    `plan().forward`, and an all-reduce of one uint8 for each layer
-  /// and each sum of
+  /// not finite either.
+  /// sends    `plan().forward`, and an all-reduce of one uint8 for each layer and each sum of
   ///          ranks; if a layer is found, also for each input, and two of one double if one is not
   ///          finite
   /// throws   argument_error for a flight that is not reserved
