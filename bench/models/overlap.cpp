@@ -153,7 +153,7 @@ struct Trained {
         x({{sw::Axis::batch, rows}, {sw::Axis::feature, features}}, ranks.place()),
         labels({{sw::Axis::batch, rows}}, sw::place_for<sw::Invariant>(ranks.place())) {
     model.set_bucket_bytes(bucket_bytes);
-    if (!sw::detail::cuts_gradients(keep)) sums.emplace(model);
+    if (!cuts_gradients(keep)) sums.emplace(model);
     const auto values = bench::random_values<float>(
         x.size(), static_cast<unsigned>(ranks.place()[sw::MeshAxis::data].rank));
     std::copy(values.begin(), values.end(), x.data());

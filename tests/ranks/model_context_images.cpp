@@ -278,8 +278,7 @@ inline const Shape seven_rows{
 Trained trained(Ranks& ranks, Keep keep = Keep::whole) {
   const MeshPlace& place = ranks.place();
   using Net = Model<Windows, OnMesh, OfImages, TrainWithInputGradient>;
-  Net model(Windows{}, ranks, Seed{5}, seven_rows,
-            detail::cuts_gradients(keep) ? keep : Keep::whole);
+  Net model(Windows{}, ranks, Seed{5}, seven_rows, cuts_gradients(keep) ? keep : Keep::whole);
   Optimizer optimizer(model, Sgd{.learning_rate = 0.05, .momentum = 0.9}, keep);
   Shape few = seven_rows;
   few[0].units = 2;
@@ -292,7 +291,7 @@ Trained trained(Ranks& ranks, Keep keep = Keep::whole) {
                                      labels(2, n, place).view(), CrossEntropy{}));
     result.norms.push_back(*step.finish().norm);
   }
-  if (!detail::cuts_parameters(keep)) CHECK(replicas_are_equal(model, ranks));
+  if (!cuts_parameters(keep)) CHECK(replicas_are_equal(model, ranks));
   result.weights = weights_of(model);
   const auto x = made<Images>(50, seven_rows, place);
   result.evaluated = evaluate_loss(model, x.view(), labels(5, 0, place).view(), CrossEntropy{});

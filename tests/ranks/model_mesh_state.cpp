@@ -550,7 +550,7 @@ TEST_CASE("a step sends what is planned") {
           trainer.step(1, options);
           const Plan plan = plan_step(trainer.model, images, CrossEntropy{}, options);
           CHECK(plan.update.size() == (detail::gathers_updated(keep) ? 3 : 0));
-          if (!detail::cuts_gradients(keep))
+          if (!cuts_gradients(keep))
             CHECK(plan.settle.size() > std::exchange(calls, plan.settle.size()));
           check_counts(ranks, plan);
         }

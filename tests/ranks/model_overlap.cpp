@@ -56,7 +56,7 @@ struct Trainer {
 
   Trainer(MeshRanks<C>& on, const Rule& rule, Keep keep, std::size_t bucket_bytes)
       : ranks(on),
-        model(on, Seed{5}, detail::cuts_gradients(keep) ? keep : Keep::whole),
+        model(on, Seed{5}, cuts_gradients(keep) ? keep : Keep::whole),
         optimizer(model, rule, keep),
         sums(model) {
     model.set_bucket_bytes(bucket_bytes);

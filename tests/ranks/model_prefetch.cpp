@@ -326,7 +326,7 @@ TEST_CASE("a pass that fails leaves nothing under way, and the model as before")
   const auto check = [](LateRanks& ranks, Keep keep) {
     Trainer plain(ranks, keep), near(ranks, keep);
     std::optional<PrefetchedParameters<M>> prefetched;
-    if (detail::cuts_parameters(keep)) prefetched.emplace(near.model);
+    if (cuts_parameters(keep)) prefetched.emplace(near.model);
     const OverlappedSums sums(near.model);
     near.step(1);
     plain.step(1);

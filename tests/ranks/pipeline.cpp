@@ -97,7 +97,7 @@ struct SeenSums {
 /// The sums of a model, and what is seen of them.
 template <class M>
 struct WatchedSums final : detail::SumsMeanwhile {
-  WatchedSums(M& of, detail::SumsOfModels& all, SeenSums& noted)
+  WatchedSums(M& of, SumsOfModels& all, SeenSums& noted)
       : model(of), sums(*all.of(&of.run())), seen(noted) {}
 
   void begin(detail::Shares& shares) override {
@@ -108,7 +108,7 @@ struct WatchedSums final : detail::SumsMeanwhile {
   void end() override {
     ++seen.ended;
     sums.end();
-    seen.are_summed = seen.are_summed && model.run().gradients != detail::GradientState::summands;
+    seen.are_summed = seen.are_summed && model.run().gradients != GradientState::summands;
   }
   void discard() noexcept override { sums.discard(); }
   detail::SumsMeanwhile* of(const void* run) override {
@@ -121,9 +121,9 @@ struct WatchedSums final : detail::SumsMeanwhile {
 };
 
 /// Those of all stages of a rank.
-struct WatchedSumsOfStages final : detail::SumsOfModels {
+struct WatchedSumsOfStages final : SumsOfModels {
   template <class Stages>
-  WatchedSumsOfStages(Stages& stages, detail::SumsOfModels& all, SeenSums& seen) {
+  WatchedSumsOfStages(Stages& stages, SumsOfModels& all, SeenSums& seen) {
     stages.for_each([&]<class Stage>(Stage& stage) {
       each.push_back(
           std::make_unique<WatchedSums<typename Stage::model_type>>(stage.model(), all, seen));
@@ -143,7 +143,7 @@ template <auto Cut, class Layers, std::size_t Chunks = 1>
 Parameters train_summing(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& schedule,
                          const std::vector<std::size_t>& sizes, Keep keep, bool in_backward) {
   Parameters result;
-  const auto train = [&](auto& stages, auto& optimizer, detail::SumsOfModels& sums) {
+  const auto train = [&](auto& stages, auto& optimizer, SumsOfModels& sums) {
     SeenSums seen;
     WatchedSumsOfStages watched(stages, sums, seen);
     stages.for_each([](auto& stage) { stage.model().set_bucket_bytes(100); });
@@ -245,8 +245,7 @@ void train_chunks(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& 
     });
     result.flights.push_back(0);
   };
-  on_two_stages<Cut>(Layers{}, ranks, Seed{5}, use,
-                     detail::cuts_gradients(keep) ? keep : Keep::whole);
+  on_two_stages<Cut>(Layers{}, ranks, Seed{5}, use, cuts_gradients(keep) ? keep : Keep::whole);
 }
 
 /// With the parameters of all stages, the losses of each rank, and the flights of each stage.
@@ -1298,7 +1297,7 @@ TEST_CASE("stages sum by themselves and together what their plans say") {
         CHECK(difference(sums.shared, of_stage, here, sharing.log(), Operation::all_reduce) == "");
       };
       on_pipeline_stage<Counted, in_tied>(Tied{}, ranks, Seed{5}, shape_of(1), check,
-                                          detail::cuts_gradients(keep) ? keep : Keep::whole);
+                                          cuts_gradients(keep) ? keep : Keep::whole);
     });
 }
 

@@ -137,7 +137,7 @@ void check_share(MeshRanks<ThreadCommunicator>& ranks, Keep keep) {
     train_step(model, x.view(), labels.view(), CrossEntropy{0.1}, optimizer, options);
   };
   CHECK(allocated_after_second(step) == 0);
-  if (detail::cuts_gradients(keep)) return;
+  if (cuts_gradients(keep)) return;
   OverlappedSums sums(model);
   options.overlap = &sums;
   CHECK(allocated_after_second(step) == 0);

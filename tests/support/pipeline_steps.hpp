@@ -51,7 +51,7 @@ std::vector<double> pipeline_steps(B& backend, Ranks& ranks,
   using Rows = SamplesOverMesh<Invariant>;
   std::vector<double> told;
   const Shape in{{Axis::batch, 1}, {Axis::feature, 6}};
-  const auto train = [&](auto& stages, auto& model, auto& optimizer, detail::SumsOfModels* sums) {
+  const auto train = [&](auto& stages, auto& model, auto& optimizer, SumsOfModels* sums) {
     std::deque<Tensor<double, Rows>> rows;
     std::deque<Tensor<std::int32_t, Invariant>> classes;
     std::deque<Value<double, Rows>> rows_there;

@@ -41,8 +41,7 @@ template <bool Overlap = false, class B, class Ranks>
 std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep) {
   using namespace shardwise;
   using M = Model<InThreeGroups, Context<float, B, Ranks>>;
-  M model(InThreeGroups{}, ranks, Seed{5}, {}, backend,
-          detail::cuts_gradients(keep) ? keep : Keep::whole);
+  M model(InThreeGroups{}, ranks, Seed{5}, {}, backend, cuts_gradients(keep) ? keep : Keep::whole);
   Optimizer optimizer(model, AdamW{}, keep);
   const Shape rows{{Axis::batch, 7}, {Axis::feature, 6}};
   if (detail::gathers_updated(keep))
@@ -54,7 +53,7 @@ std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep
   std::conditional_t<Overlap, std::optional<PrefetchedParameters<M>>, Nothing> prefetched;
   if constexpr (Overlap) {
     model.set_bucket_bytes(20);
-    if (detail::cuts_parameters(keep)) prefetched.emplace(model);
+    if (cuts_parameters(keep)) prefetched.emplace(model);
     options.overlap = &sums.emplace(model);
     CHECK((model.run().prefetcher != nullptr) == model.run().parameters.stores_share());
     CHECK((model.run().reducer != nullptr) == model.run().parameters.stores_share_of_gradients());

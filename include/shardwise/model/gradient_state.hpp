@@ -5,7 +5,7 @@
 
 #include "shardwise/version.hpp"
 
-namespace shardwise::detail {
+namespace shardwise {
 
 /// The state of the gradients of a step.
 enum class GradientState : std::uint8_t {
@@ -18,9 +18,13 @@ enum class GradientState : std::uint8_t {
   applied                     ///< whole, and an optimizer has changed the parameters by them
 };
 
+namespace detail {
+
 /// Whether gradients are whole, so that nothing may be added.
 constexpr bool are_whole(GradientState gradients) {
   return gradients == GradientState::whole || gradients == GradientState::applied;
 }
 
-}  // namespace shardwise::detail
+}  // namespace detail
+
+}  // namespace shardwise

@@ -26,8 +26,6 @@ enum class Keep : std::uint8_t {
   all_over_data
 };
 
-namespace detail {
-
 ///@{
 /// What of it is cut over the ranks along `data`: the moments of an optimizer, the gradients that a
 /// rank keeps from batch to batch, and the parameters that it stores.
@@ -35,6 +33,8 @@ constexpr bool cuts_moments(Keep keep) { return keep != Keep::whole; }
 constexpr bool cuts_gradients(Keep keep) { return keep >= Keep::gradients_over_data; }
 constexpr bool cuts_parameters(Keep keep) { return keep == Keep::all_over_data; }
 ///@}
+
+namespace detail {
 
 /// Whether a rank stores parameters that others update, so that it gets them after each update.
 constexpr bool gathers_updated(Keep keep) { return cuts_moments(keep) && !cuts_parameters(keep); }

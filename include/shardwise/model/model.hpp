@@ -352,7 +352,7 @@ class Model : public ModelBase<Ctx> {
   /// applies them. Every rank calls it, after it has written to `gradients()`.
   void gradients_written() requires(Use::trains) {
     this->require_own_weights();
-    run_.gradients = detail::GradientState::whole;
+    run_.gradients = GradientState::whole;
   }
 
   /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp. Where ranks store

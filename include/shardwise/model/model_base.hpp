@@ -243,7 +243,7 @@ class ModelBase {
   /// Reads the parameters of `of` in place of its own; both have the same order.
   /// throws   argument_error while a step of `of` is under way, which would change them
   void share_parameters(ModelBase& of) {
-    if (of.run_.gradients != detail::GradientState::none || of.run_.under_way != nullptr)
+    if (of.run_.gradients != GradientState::none || of.run_.under_way != nullptr)
       throw argument_error(
           "a reader of a model whose step is under way, which changes the weights: end the step "
           "before, by finish() or discard() of its Step, or by next_step() or discard_step() of "
@@ -344,10 +344,10 @@ class ModelBase {
   /// Prepares the gradients for those of the batch that runs, or for some of them.
   void begin_gradients(bool is_part) {
     run_.pass = detail::Pass::train;
-    if (run_.gradients == detail::GradientState::none) run_.layer_losses = 0;
+    if (run_.gradients == GradientState::none) run_.layer_losses = 0;
     if (is_part) {
       run_.parameters.begin_part(run_.backend, run_.write());
-      run_.gradients = detail::GradientState::summands;
+      run_.gradients = GradientState::summands;
     } else {
       run_.parameters.begin_batch(run_.backend, run_.write());
     }
@@ -358,7 +358,7 @@ class ModelBase {
     const detail::FlightState& batch = *run_.flight;
     run_.flight->parts.forget(0, outputs_);
     run_.parameters.end_batch(run_.backend, run_.write());
-    run_.gradients = detail::GradientState::summands;
+    run_.gradients = GradientState::summands;
     if (!batch.awaits_parameters)
       run_.samples_backward += batch.behind.first_sample - batch.place.first_sample;
     run_.set_place(next_);

@@ -98,7 +98,7 @@ constexpr std::size_t updated_parameters_of_rank(const L& model, const MeshPlace
                                                  Keep keep = Keep::whole) {
   detail::ParameterCounter counter(place[MeshAxis::tensor]);
   detail::count_parameters<E>(counter, model, in);
-  if (!detail::cuts_moments(keep)) return counter.elements;
+  if (!cuts_moments(keep)) return counter.elements;
   std::size_t elements = 0;
   for (const detail::Holding holding : detail::holdings)
     elements += block_of(counter.memory.elements_of(holding).size, place[MeshAxis::data]).size;

@@ -106,10 +106,10 @@ constexpr StateMemory state_of_rank(const L& model, const MeshPlace& place,
   using Dtypes = typename detail::precision_of<P>::type;
   detail::ParameterLayout empty = detail::ParameterMemory<Dtypes>::empty_layout();
   empty.make_dense();
-  if (detail::cuts_parameters(keep)) empty.store_share(place[MeshAxis::data]);
+  if (cuts_parameters(keep)) empty.store_share(place[MeshAxis::data]);
   detail::ParameterCounter counter(place[MeshAxis::tensor], empty);
   detail::count_parameters<E>(counter, model, in);
-  const Place of_gradients = detail::cuts_gradients(keep) ? place[MeshAxis::data] : Place{};
+  const Place of_gradients = cuts_gradients(keep) ? place[MeshAxis::data] : Place{};
   const bool is_cut = detail::gathers_updated(keep) && place[MeshAxis::data].size > 1;
   const std::size_t updated =
       is_cut ? updated_parameters_of_rank<E>(model, place, in, keep) : counter.memory.size();

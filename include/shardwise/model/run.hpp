@@ -98,15 +98,15 @@ struct Run {
   bool goes_forward_again = false;
   bool is_again = false;
   ///@}
-  std::uint64_t first_sample = 0;          ///< samples of this step before this batch
-  std::uint16_t batch = 0;                 ///< batches of this step before this one
-  std::uint64_t samples_backward = 0;      ///< samples of this step that ran backward
-  bool counts_tokens_as_bound = false;     ///< whether layers change the number of tokens
-  detail::GivenAlike given{};              ///< for this batch, if it is compared
-  detail::GivenAlike given_to_all{};       ///< the same without the rank's slice of it
-  detail::ComparedSteps compared_steps{};  ///< in which `given` is compared
-  std::uint64_t version = 1;               ///< counts changes of the parameters
-  detail::GradientState gradients = detail::GradientState::none;  ///< of this step
+  std::uint64_t first_sample = 0;                 ///< samples of this step before this batch
+  std::uint16_t batch = 0;                        ///< batches of this step before this one
+  std::uint64_t samples_backward = 0;             ///< samples of this step that ran backward
+  bool counts_tokens_as_bound = false;            ///< whether layers change the number of tokens
+  detail::GivenAlike given{};                     ///< for this batch, if it is compared
+  detail::GivenAlike given_to_all{};              ///< the same without the rank's slice of it
+  detail::ComparedSteps compared_steps{};         ///< in which `given` is compared
+  std::uint64_t version = 1;                      ///< counts changes of the parameters
+  GradientState gradients = GradientState::none;  ///< of this step
   const detail::StepUnderWay* under_way =
       nullptr;              ///< null between Steps, or if a program uses none
   double layer_losses = 0;  ///< what layers added here to the loss of this step, or the one before
@@ -137,7 +137,7 @@ struct Run {
 
   /// Goes back to the state before the first batch of the step.
   void forget_step() {
-    gradients = detail::GradientState::none;
+    gradients = GradientState::none;
     under_way = nullptr;
     first_sample = 0;
     batch = 0;
@@ -156,7 +156,7 @@ struct Run {
 
   /// Whether gradients of a batch replace the old values or are added to them.
   Write write() const noexcept {
-    return gradients == detail::GradientState::none ? Write::replace : Write::add;
+    return gradients == GradientState::none ? Write::replace : Write::add;
   }
 
   /// Factor of the gradients that flow, against those of a mean over the samples of this batch.

@@ -18,7 +18,7 @@ namespace shardwise {
 /// Every rank makes one, before its first step, and the chunks outlive it.
 template <class... Stages>
 class PipelineOverlappedSums final
-    : public detail::SumsOfModels,
+    : public SumsOfModels,
       detail::OfStage<Stages, OverlappedSums<typename Stages::model_type>>... {
  public:
   /// sends, throws    as OverlappedSums, for each stage

@@ -86,8 +86,8 @@ StageSums plan_stage_sums(const L& whole, const shapes_t<typename E::offered>& i
         for (const detail::ParameterSlot& slot : one.slots)
           if (slot.holding == holding) here[here.size() - 1] += slot.size;
     }
-    detail::add_settling_over_stages(sums.shared, here,
-                                     detail::cuts_moments(keep) && sizes.data > 1, sending, sizes);
+    detail::add_settling_over_stages(sums.shared, here, cuts_moments(keep) && sizes.data > 1,
+                                     sending, sizes);
   }
   return sums;
 }

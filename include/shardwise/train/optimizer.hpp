@@ -114,7 +114,7 @@ class Optimizer {
   void step() {
     begin_update();
     update_values([this](std::size_t n, const auto& loop) { model_->backend().for_each(n, loop); });
-    model_->run().gradients = detail::GradientState::applied;
+    model_->run().gradients = GradientState::applied;
     ++steps_;
   }
 

@@ -106,8 +106,8 @@ class OverlappedSums final : public detail::SumsMeanwhile {
     }
     for (const std::size_t number : begun_) end_sum(buckets_[number]);
     discard();
-    run_.gradients = shares_ == nullptr ? detail::GradientState::summed_over_samples
-                                        : detail::GradientState::share_summed_over_samples;
+    run_.gradients = shares_ == nullptr ? GradientState::summed_over_samples
+                                        : GradientState::share_summed_over_samples;
   }
   void discard() noexcept override {
     if (run_.listener != this) return;

@@ -354,7 +354,7 @@ Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen&
     if (along_data && plan.sizes.data > 1) plan.finish.add(entry.over(MeshAxis::data));
     plan.finish.add(entry);
   };
-  if (options.scaler != nullptr) reduce(1, Dtype::uint8, detail::cuts_moments(keep));
+  if (options.scaler != nullptr) reduce(1, Dtype::uint8, cuts_moments(keep));
   if (options.clip_norm) reduce(model.stage().count, Dtype::float64, true);
   return plan;
 }

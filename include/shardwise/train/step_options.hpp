@@ -15,8 +15,8 @@
 namespace shardwise {
 
 namespace detail {
-
 class SumsMeanwhile;
+}  // namespace detail
 
 /// What the option `overlap` of a step is: the sums of one model, see OverlappedSums, or of several
 /// that a rank trains together, see PipelineOverlappedSums.
@@ -28,8 +28,10 @@ class SumsOfModels {
   virtual ~SumsOfModels() = default;
 
   /// Those of the model with this run; null if it is another model.
-  virtual SumsMeanwhile* of(const void* run) = 0;
+  virtual detail::SumsMeanwhile* of(const void* run) = 0;
 };
+
+namespace detail {
 
 /// The sums of gradients over the ranks of a mesh that have other samples, made while the last
 /// batch of a step goes backward. A `Step` calls these; see OverlappedSums.
@@ -53,7 +55,7 @@ struct StepOptions {
   LossScaler* scaler = nullptr;       ///< each rank's own, which outlives the step
   /// To sum gradients over the ranks while backward goes on; each rank's own, which outlives the
   /// step. See OverlappedSums (train/overlapped_sums.hpp).
-  detail::SumsOfModels* overlap = nullptr;
+  SumsOfModels* overlap = nullptr;
 
   /// Calls f(name, value) for each option that is alike on all ranks.
   template <class F>

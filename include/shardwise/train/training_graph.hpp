@@ -162,7 +162,7 @@ class TrainingGraph {
     }
     const detail::MarkedPhase compared(static_cast<std::uint32_t>(run.step), 0, Phase::none, given);
     const detail::SetMeanwhile computed(run.gradients,
-                                        detail::GradientState::whole);  // by the recording
+                                        GradientState::whole);  // by the recording
     optimizer_.begin_update();
     detail::launch_collectives(model_.ranks(), [this] { recording_->launch(); });
     optimizer_.end_update();
