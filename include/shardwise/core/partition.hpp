@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/shape.hpp"
 
 namespace shardwise {
@@ -17,9 +18,7 @@ struct Place {
 };
 
 /// "rank 1 of 4".
-inline std::string to_string(const Place& place) {
-  return "rank " + std::to_string(place.rank) + " of " + std::to_string(place.size);
-}
+std::string to_string(const Place& place);
 
 /// A run of neighbouring elements of one axis.
 struct Interval {
@@ -70,3 +69,15 @@ constexpr Interval overlap(const Interval& a, const Interval& b) {
 }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE std::string to_string(const Place& place) {
+  return "rank " + std::to_string(place.rank) + " of " + std::to_string(place.size);
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <numbers>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/independent_loop.hpp"
 
@@ -189,11 +190,7 @@ class RandomStream {
     if (value >> bits != 0) refuse(value, bits, name);
     return static_cast<std::uint32_t>(value);
   }
-  [[noreturn, gnu::noinline, gnu::cold]] static void refuse(std::uint64_t value, int bits,
-                                                            const char* name) {
-    throw argument_error({"random stream: ", name, " ", value, " does not fit its ", bits,
-                          " bits of the generator's counter; number from 0 upwards"});
-  }
+  [[noreturn, gnu::cold]] static void refuse(std::uint64_t value, int bits, const char* name);
 
   /// The block that holds element `i`.
   constexpr detail::PhiloxBlock block(std::uint64_t i) const {
@@ -235,3 +232,16 @@ class RandomStream {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE void RandomStream::refuse(std::uint64_t value, int bits, const char* name) {
+  throw argument_error({"random stream: ", name, " ", value, " does not fit its ", bits,
+                        " bits of the generator's counter; number from 0 upwards"});
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layout/window.hpp"
@@ -39,14 +40,7 @@ struct LayoutValue {
 };
 
 /// "Sharded<feature>", "Haloed<height, kernel 3 stride 2 padding 1+1>".
-[[gnu::cold]] inline std::string to_string(const LayoutValue& layout) {
-  constexpr std::string_view names[] = {"Invariant", "Replicated", "Partial",
-                                        "Sharded",   "Haloed",     "HaloedPartial"};
-  const std::string_view kind = names[static_cast<std::size_t>(layout.kind)];
-  if (!layout.cuts()) return std::string(kind);
-  if (!layout.has_halo()) return sentence({kind, "<", name(layout.axis), ">"});
-  return sentence({kind, "<", name(layout.axis), ", ", layout.window, ">"});
-}
+[[gnu::cold]] std::string to_string(const LayoutValue& layout);
 
 /// A layout along each axis of a mesh.
 struct MeshLayoutValue {
@@ -76,7 +70,24 @@ struct MeshLayoutValue {
 };
 
 /// "Over<On<data, Sharded<batch>>, On<tensor, Partial>>".
-inline std::string to_string(const MeshLayoutValue& layout) {
+std::string to_string(const MeshLayoutValue& layout);
+
+}  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE std::string to_string(const LayoutValue& layout) {
+  constexpr std::string_view names[] = {"Invariant", "Replicated", "Partial",
+                                        "Sharded",   "Haloed",     "HaloedPartial"};
+  const std::string_view kind = names[static_cast<std::size_t>(layout.kind)];
+  if (!layout.cuts()) return std::string(kind);
+  if (!layout.has_halo()) return sentence({kind, "<", name(layout.axis), ">"});
+  return sentence({kind, "<", name(layout.axis), ", ", layout.window, ">"});
+}
+
+SHARDWISE_INLINE std::string to_string(const MeshLayoutValue& layout) {
   std::string text;
   for (const MeshAxis axis : mesh_axes)
     if (layout[axis].kind != LayoutValue::Kind::invariant)
@@ -86,3 +97,5 @@ inline std::string to_string(const MeshLayoutValue& layout) {
 }
 
 }  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
@@ -14,20 +15,9 @@ namespace shardwise {
 
 namespace detail {
 
-[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_axis(const LayoutValue& layout,
-                                                               const Shape& global) {
-  throw shape_error({"a tensor ", global, " cannot be laid out as ", layout, ": it has no axis ",
-                     name(layout.axis), ". Name one of its axes in the layout"});
-}
-[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_axis(const MeshLayoutValue& layout,
-                                                               MeshAxis along,
-                                                               const Shape& global) {
-  throw shape_error({"a tensor ", global, " cannot be laid out as ", layout, ": it has no axis ",
-                     name(layout[along].axis), ", of which ranks along ", name(along),
-                     " would have parts. Name one of its axes in the layout, or take a mesh with "
-                     "one rank along ",
-                     name(along)});
-}
+[[noreturn, gnu::cold]] void refuse_axis(const LayoutValue& layout, const Shape& global);
+[[noreturn, gnu::cold]] void refuse_axis(const MeshLayoutValue& layout, MeshAxis along,
+                                         const Shape& global);
 
 /// The position of the axis that `layout` cuts. Always inlined, so that a view of a known layout
 /// costs as much as without values.
@@ -155,3 +145,25 @@ constexpr Interval local_block(const Shape& global, Place place) {
 }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void refuse_axis(const LayoutValue& layout, const Shape& global) {
+  throw shape_error({"a tensor ", global, " cannot be laid out as ", layout, ": it has no axis ",
+                     name(layout.axis), ". Name one of its axes in the layout"});
+}
+
+SHARDWISE_INLINE void refuse_axis(const MeshLayoutValue& layout, MeshAxis along,
+                                  const Shape& global) {
+  throw shape_error({"a tensor ", global, " cannot be laid out as ", layout, ": it has no axis ",
+                     name(layout[along].axis), ", of which ranks along ", name(along),
+                     " would have parts. Name one of its axes in the layout, or take a mesh with "
+                     "one rank along ",
+                     name(along)});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/layout/view.hpp"
 
@@ -13,11 +14,7 @@ namespace shardwise {
 
 namespace detail {
 
-[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_memory(const Shape& local,
-                                                                 std::size_t bytes) {
-  throw memory_error({"no memory for ", bytes, " bytes of a tensor ", local,
-                      ". Use more ranks or a smaller batch"});
-}
+[[noreturn, gnu::cold]] void refuse_memory(const Shape& local, std::size_t bytes);
 
 /// Memory for a rank's part of this shape, of zeros.
 /// throws   memory_error
@@ -86,3 +83,16 @@ class Tensor {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void refuse_memory(const Shape& local, std::size_t bytes) {
+  throw memory_error({"no memory for ", bytes, " bytes of a tensor ", local,
+                      ". Use more ranks or a smaller batch"});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "shardwise/core/box.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/layout/local_shape.hpp"
@@ -27,10 +28,7 @@ View<T, M, E> relabelled(const View<T, L, E>& view) {
   return {view.data_, view.global_, view.local(), view.place_};
 }
 
-[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_uncountable(const Shape& global) {
-  throw shape_error({"a tensor ", global,
-                     " has extents that are not known or more elements than can be counted"});
-}
+[[noreturn, gnu::cold]] void refuse_uncountable(const Shape& global);
 
 /// Whether a rank's part may have another shape than the tensor.
 template <class L>
@@ -149,11 +147,7 @@ template <class Given>
 bool is_nowhere(const Given& given) {
   return given.data() == nullptr && given.local().elements() > 0;
 }
-[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_nowhere(const std::string& what) {
-  throw argument_error({what,
-                        " has a shape, but no memory: if its Tensor was moved from, give the "
-                        "Tensor that has the elements now"});
-}
+[[noreturn, gnu::cold]] void refuse_nowhere(const std::string& what);
 
 /// The number in the whole tensor of this rank's element `local`.
 template <class T, Layout L, class E>
@@ -173,3 +167,22 @@ void for_each_global_run(const View<T, L, E>& view, F&& f) {
 }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void refuse_uncountable(const Shape& global) {
+  throw shape_error({"a tensor ", global,
+                     " has extents that are not known or more elements than can be counted"});
+}
+
+SHARDWISE_INLINE void refuse_nowhere(const std::string& what) {
+  throw argument_error({what,
+                        " has a shape, but no memory: if its Tensor was moved from, give the "
+                        "Tensor that has the elements now"});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/partition.hpp"
 
 namespace shardwise {
@@ -106,7 +107,15 @@ struct Window {
 };
 
 /// "kernel 3 stride 2 dilation 1 padding 1+1", or "repeats 2" for an upsampling.
-[[gnu::cold]] inline std::string to_string(const Window& window) {
+[[gnu::cold]] std::string to_string(const Window& window);
+
+}  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE std::string to_string(const Window& window) {
   if (window.repeats == dynamic) return "repeats dynamic";
   if (window.repeats > 1) return detail::sentence({"repeats ", window.repeats});
   std::string text = detail::sentence({"kernel ", window.kernel, " stride ", window.stride,
@@ -117,3 +126,5 @@ struct Window {
 }
 
 }  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

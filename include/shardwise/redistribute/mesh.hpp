@@ -10,6 +10,7 @@
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/detail/checks.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/layout/over.hpp"
@@ -99,21 +100,8 @@ void run_steps(B& backend, M& ranks, Pool& pool, const MeshRedistribution<B, M, 
   }
 }
 
-[[gnu::noinline, gnu::cold]] inline void refuse_mesh_views(const Shape& in, const Shape& out,
-                                                           bool overlap, const MeshPlace& place,
-                                                           const std::string& what) {
-  if (!(in == out))
-    throw shape_error({place, ", ", what, ": the input is a tensor ", in, " and the output ", out,
-                       "; a redistribution changes the layout alone, so they must be equal"});
-  if (overlap)
-    throw argument_error({place, ", ", what,
-                          ": the input and the output overlap in memory; they may be exactly the "
-                          "same memory if each step is an all-reduce or moves no element, and must "
-                          "not overlap otherwise, so give the output other memory"});
-  throw argument_error({place, ", ", what,
-                        ": the views were made for another place or mesh than that of the ranks; "
-                        "make them with place_for<Layout>(ranks.place())"});
-}
+[[gnu::cold]] void refuse_mesh_views(const Shape& in, const Shape& out, bool overlap,
+                                     const MeshPlace& place, const std::string& what);
 
 }  // namespace detail
 
@@ -161,3 +149,26 @@ void redistribute(B& backend, M& ranks, Pool& pool, View<const T, From> in, View
 }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void refuse_mesh_views(const Shape& in, const Shape& out, bool overlap,
+                                        const MeshPlace& place, const std::string& what) {
+  if (!(in == out))
+    throw shape_error({place, ", ", what, ": the input is a tensor ", in, " and the output ", out,
+                       "; a redistribution changes the layout alone, so they must be equal"});
+  if (overlap)
+    throw argument_error({place, ", ", what,
+                          ": the input and the output overlap in memory; they may be exactly the "
+                          "same memory if each step is an all-reduce or moves no element, and must "
+                          "not overlap otherwise, so give the output other memory"});
+  throw argument_error({place, ", ", what,
+                        ": the views were made for another place or mesh than that of the ranks; "
+                        "make them with place_for<Layout>(ranks.place())"});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/redistribute/local_moves.hpp"
 
@@ -30,11 +31,7 @@ class Counts {
 };
 
 /// The number of elements of a tensor that each rank holds when `axis` is split.
-inline Counts shard_counts(Pool& pool, const Shape& whole, std::size_t axis, int ranks) {
-  return Counts(pool, ranks, [&](int rank) {
-    return with_block(whole, axis, {rank, ranks}).elements();
-  });
-}
+Counts shard_counts(Pool& pool, const Shape& whole, std::size_t axis, int ranks);
 
 /// Whether the shards of `axis` are contiguous in the whole tensor.
 inline bool lies_in_blocks(const Shape& whole, std::size_t axis) {
@@ -67,3 +64,17 @@ void unpack(B& backend, const Shape& whole, std::size_t axis, int ranks, const T
 }
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE Counts shard_counts(Pool& pool, const Shape& whole, std::size_t axis, int ranks) {
+  return Counts(pool, ranks, [&](int rank) {
+    return with_block(whole, axis, {rank, ranks}).elements();
+  });
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

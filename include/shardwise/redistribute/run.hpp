@@ -5,6 +5,7 @@
 
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/redistribute/collective_moves.hpp"
 #include "shardwise/redistribute/halo_moves.hpp"
@@ -31,21 +32,9 @@ inline constexpr bool moves_nothing = R::movement == Movement::none || AloneByTy
 template <Communicator C, class B>
 inline constexpr bool reaches_tensors = AloneByType<C> || DeviceBackend<B> == TakesDeviceMemory<C>;
 
-[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_views(const LayoutValue& from,
-                                                                const LayoutValue& to,
-                                                                const Shape& in, Place in_place,
-                                                                const Shape& out, Place out_place,
-                                                                Place ranks) {
-  if (!(in == out)) {
-    throw shape_error({"rank ", ranks.rank, ", ", from, " -> ", to, ": the input is a tensor ", in,
-                       " and the output ", out,
-                       "; a redistribution changes the layout alone, so they must be equal"});
-  }
-  throw argument_error({"rank ", ranks.rank, ", ", from, " -> ", to,
-                        ": the views were made for another rank or number of ranks (input ",
-                        in_place.rank, " of ", in_place.size, ", output ", out_place.rank, " of ",
-                        out_place.size, ") than the communicator's ", ranks.size, " ranks"});
-}
+[[noreturn, gnu::cold]] void refuse_views(const LayoutValue& from, const LayoutValue& to,
+                                          const Shape& in, Place in_place, const Shape& out,
+                                          Place out_place, Place ranks);
 
 template <Layout From, Layout To>
 [[noreturn]] void refuse_reduction(Reduction reduction) {
@@ -127,3 +116,24 @@ void redistribute(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out,
 }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void refuse_views(const LayoutValue& from, const LayoutValue& to, const Shape& in,
+                                   Place in_place, const Shape& out, Place out_place, Place ranks) {
+  if (!(in == out)) {
+    throw shape_error({"rank ", ranks.rank, ", ", from, " -> ", to, ": the input is a tensor ", in,
+                       " and the output ", out,
+                       "; a redistribution changes the layout alone, so they must be equal"});
+  }
+  throw argument_error({"rank ", ranks.rank, ", ", from, " -> ", to,
+                        ": the views were made for another rank or number of ranks (input ",
+                        in_place.rank, " of ", in_place.size, ", output ", out_place.rank, " of ",
+                        out_place.size, ") than the communicator's ", ranks.size, " ranks"});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE
