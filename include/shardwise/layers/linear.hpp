@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "shardwise/backend/backend.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -18,14 +19,9 @@ namespace shardwise {
 
 namespace detail {
 
-[[noreturn]] inline void throw_wrong_features(const Shape& x, std::size_t in, std::size_t out) {
-  throw shape_error({"the input is a tensor ", x, ", but the weight has ", in, " input features (",
-                     out, " output): the innermost axis must be feature with that extent"});
-}
+[[noreturn]] void throw_wrong_features(const Shape& x, std::size_t in, std::size_t out);
 
-inline std::string linear_name(const char* kind, std::size_t in, std::size_t out, bool bias) {
-  return sentence({kind, "<", size_name(in), ", ", size_name(out), bias ? ">" : ", no bias>"});
-}
+std::string linear_name(const char* kind, std::size_t in, std::size_t out, bool bias);
 
 }  // namespace detail
 
@@ -183,3 +179,21 @@ struct NameOf<Linear<S, In, Out, Bias>> {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void throw_wrong_features(const Shape& x, std::size_t in, std::size_t out) {
+  throw shape_error({"the input is a tensor ", x, ", but the weight has ", in, " input features (",
+                     out, " output): the innermost axis must be feature with that extent"});
+}
+
+SHARDWISE_INLINE std::string linear_name(const char* kind, std::size_t in, std::size_t out,
+                                         bool bias) {
+  return sentence({kind, "<", size_name(in), ", ", size_name(out), bias ? ">" : ", no bias>"});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <numbers>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/version.hpp"
 
 namespace shardwise {
@@ -37,10 +38,7 @@ struct RopeScaling {
   /// With the amplitude 0.1 ln(factor) + 1.
   /// source  Peng et al. 2023, sections 3.2 to 3.4; transformers, modeling_rope_utils.py, `yarn`
   static RopeScaling yarn(double factor, double original, double beta_fast = 32,
-                          double beta_slow = 1) {
-    return {Kind::yarn, factor,   beta_slow,
-            beta_fast,  original, factor > 1 ? 0.1 * std::log(factor) + 1 : 1};
-  }
+                          double beta_slow = 1);
 };
 
 namespace detail {
@@ -94,3 +92,17 @@ struct RopeFrequencies {
 }  // namespace detail
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE RopeScaling RopeScaling::yarn(double factor, double original, double beta_fast,
+                                               double beta_slow) {
+  return {Kind::yarn, factor,   beta_slow,
+          beta_fast,  original, factor > 1 ? 0.1 * std::log(factor) + 1 : 1};
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

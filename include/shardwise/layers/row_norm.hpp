@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "shardwise/backend/detail/rows.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/layers/detail/norm_exchanges.hpp"
 #include "shardwise/layers/detail/norm_loops.hpp"
@@ -207,14 +208,24 @@ struct RowNorm : NormOfRows<Centred, A, FeatureRows<N>> {
 };
 
 /// "LayerNorm<512>", "RmsNorm<512, no weight>".
-inline std::string norm_name(const char* kind, std::size_t features, Affine affine,
-                             Affine by_default) {
+std::string norm_name(const char* kind, std::size_t features, Affine affine, Affine by_default);
+
+}  // namespace detail
+
+}  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE std::string norm_name(const char* kind, std::size_t features, Affine affine,
+                                       Affine by_default) {
   const std::string text = kind + ('<' + size_name(features));
   if (affine == by_default) return text + '>';
   if (affine == Affine::none) return text + ", no weight>";
   return text + (affine == Affine::weight ? ", no bias>" : ", bias>");
 }
 
-}  // namespace detail
+}  // namespace shardwise::detail
 
-}  // namespace shardwise
+#endif  // SHARDWISE_INLINE

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/shape.hpp"
 
@@ -101,10 +102,20 @@ constexpr Shape rows_of_features(const Shape& x, std::size_t size, const char* d
 }
 
 /// As it stands in the name of a type: "512" or "dynamic".
-inline std::string size_name(std::size_t size) {
-  return size == dynamic ? "dynamic" : std::to_string(size);
-}
+std::string size_name(std::size_t size);
 
 }  // namespace detail
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE std::string size_name(std::size_t size) {
+  return size == dynamic ? "dynamic" : std::to_string(size);
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/split.hpp"
@@ -105,49 +106,67 @@ struct ConvolutionChecks {
   }
 
  private:
-  [[noreturn]] void throw_wrong_axes(const Shape& x) const {
-    std::string wanted = "[batch, channel";
-    for (std::size_t i = 0; i < axes; ++i) wanted += ", " + std::string(name(space_axis(i, axes)));
-    throw shape_error({"the input is a tensor ", x, ", but a convolution over ", axes,
-                       axes == 1 ? " axis" : " axes", " takes ", wanted,
-                       "], of grain 1 along every axis of space"});
-  }
+  [[noreturn]] void throw_wrong_axes(const Shape& x) const;
 
-  [[noreturn]] void throw_wrong_channels(const Shape& x) const {
-    throw shape_error({"the input is a tensor ", x, ", but the weight has ", in,
-                       " input channels (", out, " output): the input must have as many"});
-  }
+  [[noreturn]] void throw_wrong_channels(const Shape& x) const;
 
-  [[noreturn]] void throw_not_divisible() const {
-    throw shape_error({"a convolution of ", in, " input and ", out, " output channels cannot have ",
-                       groups, " groups and keep ", grain,
-                       " output channels together: there must be channels, equally many for each"});
-  }
+  [[noreturn]] void throw_not_divisible() const;
 
-  [[noreturn]] void throw_cut_groups(const Shape& x) const {
-    const std::string of_group = std::to_string(in / groups);
-    throw shape_error({"the input is a tensor ", x,
-                       ", whose channels are kept together in units of ", x[1].grain,
-                       ", but a group has ", of_group,
-                       " of them, so that a shard could end within a group: let the layer in front "
-                       "keep whole groups together (.grain = ",
-                       of_group, "). The channels of a model's input are given as {Axis::channel, ",
-                       groups, ", ", of_group, "}"});
-  }
+  [[noreturn]] void throw_cut_groups(const Shape& x) const;
 
-  [[noreturn]] void throw_too_small(const Shape& x, const Dim& dim, const Window& window) const {
-    const std::size_t padding = window.before + window.after;
-    if (window.is_transposed) {
-      throw shape_error({"the input is a tensor ", x, ", of whose ", name(dim.axis),
-                         " a transposed convolution with ", padding,
-                         " of padding leaves nothing: take a larger image or less padding"});
-    }
-    throw shape_error({"the input is a tensor ", x, ", too small for the kernel: ", window.kernel,
-                       " taps with dilation ", window.dilation, " reach over ", window.reach(),
-                       ", but its ", name(dim.axis), " is ", dim.extent(), " with ", padding,
-                       " of padding: take a larger image, more padding or a smaller "
-                       "kernel"});
-  }
+  [[noreturn]] void throw_too_small(const Shape& x, const Dim& dim, const Window& window) const;
 };
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void ConvolutionChecks::throw_wrong_axes(const Shape& x) const {
+  std::string wanted = "[batch, channel";
+  for (std::size_t i = 0; i < axes; ++i) wanted += ", " + std::string(name(space_axis(i, axes)));
+  throw shape_error({"the input is a tensor ", x, ", but a convolution over ", axes,
+                     axes == 1 ? " axis" : " axes", " takes ", wanted,
+                     "], of grain 1 along every axis of space"});
+}
+
+SHARDWISE_INLINE void ConvolutionChecks::throw_wrong_channels(const Shape& x) const {
+  throw shape_error({"the input is a tensor ", x, ", but the weight has ", in, " input channels (",
+                     out, " output): the input must have as many"});
+}
+
+SHARDWISE_INLINE void ConvolutionChecks::throw_not_divisible() const {
+  throw shape_error({"a convolution of ", in, " input and ", out, " output channels cannot have ",
+                     groups, " groups and keep ", grain,
+                     " output channels together: there must be channels, equally many for each"});
+}
+
+SHARDWISE_INLINE void ConvolutionChecks::throw_cut_groups(const Shape& x) const {
+  const std::string of_group = std::to_string(in / groups);
+  throw shape_error({"the input is a tensor ", x, ", whose channels are kept together in units of ",
+                     x[1].grain, ", but a group has ", of_group,
+                     " of them, so that a shard could end within a group: let the layer in front "
+                     "keep whole groups together (.grain = ",
+                     of_group, "). The channels of a model's input are given as {Axis::channel, ",
+                     groups, ", ", of_group, "}"});
+}
+
+SHARDWISE_INLINE void ConvolutionChecks::throw_too_small(const Shape& x, const Dim& dim,
+                                                         const Window& window) const {
+  const std::size_t padding = window.before + window.after;
+  if (window.is_transposed) {
+    throw shape_error({"the input is a tensor ", x, ", of whose ", name(dim.axis),
+                       " a transposed convolution with ", padding,
+                       " of padding leaves nothing: take a larger image or less padding"});
+  }
+  throw shape_error({"the input is a tensor ", x, ", too small for the kernel: ", window.kernel,
+                     " taps with dilation ", window.dilation, " reach over ", window.reach(),
+                     ", but its ", name(dim.axis), " is ", dim.extent(), " with ", padding,
+                     " of padding: take a larger image, more padding or a smaller "
+                     "kernel"});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

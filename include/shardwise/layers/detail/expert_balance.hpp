@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <numeric>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/sequences.hpp"
@@ -65,13 +66,7 @@ class BalanceSums {
   ///@}
 
   /// E Σ f P, see `Experts`; 0 without rows.
-  double loss(const double* sums) const {
-    if (rows(sums) == 0) return 0;
-    double loss = 0;
-    for (std::size_t e = 0; e < experts_; ++e)
-      loss += choices(sums, e) / rows(sums) * (probability(sums, e) / rows(sums));
-    return static_cast<double>(experts_) * loss;
-  }
+  double loss(const double* sums) const;
 
   constexpr std::size_t experts() const { return experts_; }
 
@@ -150,3 +145,19 @@ ExpertBalance<T> balance_of(Frame& frame, const X& x, const Routing<A>& routing,
 }
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE double BalanceSums::loss(const double* sums) const {
+  if (rows(sums) == 0) return 0;
+  double loss = 0;
+  for (std::size_t e = 0; e < experts_; ++e)
+    loss += choices(sums, e) / rows(sums) * (probability(sums, e) / rows(sums));
+  return static_cast<double>(experts_) * loss;
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE
