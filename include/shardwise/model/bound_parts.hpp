@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/sentence.hpp"
@@ -27,15 +28,7 @@ struct PartNames {
   bool have_numbers;              ///< see `Composition::numbers_parts`
   std::size_t first_number;       ///< of the first part
 
-  void add_to(error& e, std::size_t number) const {
-    const bool is_composition = are_compositions[number];
-    if (have_numbers) {
-      e.add_place(sentence({first_number + number, ": ", names[number]()}),
-                  is_composition ? " / " : ": ");
-    } else if (!is_composition) {
-      e.add_place(names[number]());
-    }
-  }
+  void add_to(error& e, std::size_t number) const;
 };
 
 template <class L, std::size_t... Is>
@@ -126,3 +119,21 @@ struct BoundParts<L, S, E, std::index_sequence<Is...>>
 };
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void PartNames::add_to(error& e, std::size_t number) const {
+  const bool is_composition = are_compositions[number];
+  if (have_numbers) {
+    e.add_place(sentence({first_number + number, ": ", names[number]()}),
+                is_composition ? " / " : ": ");
+  } else if (!is_composition) {
+    e.add_place(names[number]());
+  }
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

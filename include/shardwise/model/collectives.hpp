@@ -7,6 +7,7 @@
 #include <string>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/mesh.hpp"
@@ -182,7 +183,15 @@ class collectives {
 };
 
 /// "all_reduce(640 x float32)", and behind it " over data" along another axis than `tensor`.
-inline std::string to_string(const Collective& entry) {
+std::string to_string(const Collective& entry);
+
+}  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE std::string to_string(const Collective& entry) {
   const std::string call = std::string(name(entry.operation)) + '(' +
                            std::to_string(entry.elements) + " x " + std::string(name(entry.dtype)) +
                            ')';
@@ -190,3 +199,5 @@ inline std::string to_string(const Collective& entry) {
 }
 
 }  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

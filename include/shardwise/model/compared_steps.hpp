@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/version.hpp"
 
 namespace shardwise::detail {
@@ -16,11 +17,7 @@ class ComparedSteps {
   void set_every(std::uint64_t steps) { every_ = steps; }
 
   /// Whether step `step`, from 1 on, is one of them. Ask for each step in turn.
-  bool has(std::uint64_t step) {
-    if (every_ == 0) return false;
-    if (last_ == 0 || step < last_ || step - last_ >= every_) last_ = step;
-    return step == last_;
-  }
+  bool has(std::uint64_t step);
 
  private:
   std::uint64_t every_ = default_every;
@@ -28,3 +25,17 @@ class ComparedSteps {
 };
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE bool ComparedSteps::has(std::uint64_t step) {
+  if (every_ == 0) return false;
+  if (last_ == 0 || step < last_ || step - last_ >= every_) last_ = step;
+  return step == last_;
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

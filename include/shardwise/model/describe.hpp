@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/model/describe_parts.hpp"
@@ -24,11 +25,7 @@ class Describer : public WalkVisitor {
   static constexpr std::size_t columns = 7;
   using Row = std::array<std::string, columns>;
 
-  Describer(const PlaceInSlice& place, const Sending& sending, bool trains)
-      : place_(place), sending_(sending), trains_(trains) {
-    add({"layer", "layout", "output here", "parameters", "here", "forward sends",
-         "backward sends"});
-  }
+  Describer(const PlaceInSlice& place, const Sending& sending, bool trains);
 
   template <class R, bool Returns, class X>
   void redistribution(const Shape& shape) {
@@ -90,31 +87,10 @@ class Describer : public WalkVisitor {
   void leave() { path_.leave(); }
 
   /// All rows, columns aligned: numbers to the right, text to the left.
-  std::string table() const {
-    std::size_t widths[columns] = {};
-    for (std::size_t i = 0; i < cells_.size(); ++i)
-      widths[i % columns] = std::max(widths[i % columns], cells_[i].size());
-    std::string text;
-    for (std::size_t row = 0; row < cells_.size(); row += columns) {
-      std::string line;
-      for (std::size_t i = 0; i < columns; ++i) {
-        const std::string& cell = cells_[row + i];
-        const std::string space(widths[i] - cell.size(), ' ');
-        const bool is_number = i == 3 || i == 4;
-        line += (is_number ? space + cell : cell + space) + "  ";
-      }
-      text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
-    }
-    return text;
-  }
+  std::string table() const;
 
  private:
-  void add(Row row, const PlanVisitor& calls) {
-    row[5] = listed(calls.forward, {.tensor = place_.tensor.size});
-    row[6] = listed(calls.returning, {.tensor = place_.tensor.size});
-    add(row);
-    for (const Collective& call : calls.forward) forward_.add(call);
-  }
+  void add(Row row, const PlanVisitor& calls);
   void add(const Row& row) {
     for (const std::string& cell : row) cells_.add(cell);
   }
@@ -129,12 +105,7 @@ class Describer : public WalkVisitor {
 
 /// "this rank holds 96 bytes of parameters and 96 bytes of gradients, and an optimizer keeps the
 /// moments of 8 parameters, with Keep::state_over_data", with a line end.
-inline std::string state_line(const StateMemory& memory, std::size_t updated, Keep keep) {
-  return "this rank holds " + with_bytes(memory.parameters + memory.copies) +
-         " of parameters and " + with_bytes(memory.gradients + memory.of_batch) +
-         " of gradients, and an optimizer keeps the moments of " + std::to_string(updated) +
-         " parameters" + (keep == Keep::whole ? "" : ", with " + to_string(keep)) + '\n';
-}
+std::string state_line(const StateMemory& memory, std::size_t updated, Keep keep);
 
 /// That line of a model; empty if it is not trained.
 template <class M>
@@ -200,3 +171,49 @@ std::string describe(M& model, const typename M::input_shapes& in) {
 ///@}
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE Describer::Describer(const PlaceInSlice& place, const Sending& sending,
+                                      bool trains)
+    : place_(place), sending_(sending), trains_(trains) {
+  add({"layer", "layout", "output here", "parameters", "here", "forward sends", "backward sends"});
+}
+
+SHARDWISE_INLINE std::string Describer::table() const {
+  std::size_t widths[columns] = {};
+  for (std::size_t i = 0; i < cells_.size(); ++i)
+    widths[i % columns] = std::max(widths[i % columns], cells_[i].size());
+  std::string text;
+  for (std::size_t row = 0; row < cells_.size(); row += columns) {
+    std::string line;
+    for (std::size_t i = 0; i < columns; ++i) {
+      const std::string& cell = cells_[row + i];
+      const std::string space(widths[i] - cell.size(), ' ');
+      const bool is_number = i == 3 || i == 4;
+      line += (is_number ? space + cell : cell + space) + "  ";
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+  }
+  return text;
+}
+
+SHARDWISE_INLINE void Describer::add(Row row, const PlanVisitor& calls) {
+  row[5] = listed(calls.forward, {.tensor = place_.tensor.size});
+  row[6] = listed(calls.returning, {.tensor = place_.tensor.size});
+  add(row);
+  for (const Collective& call : calls.forward) forward_.add(call);
+}
+
+SHARDWISE_INLINE std::string state_line(const StateMemory& memory, std::size_t updated, Keep keep) {
+  return "this rank holds " + with_bytes(memory.parameters + memory.copies) +
+         " of parameters and " + with_bytes(memory.gradients + memory.of_batch) +
+         " of gradients, and an optimizer keeps the moments of " + std::to_string(updated) +
+         " parameters" + (keep == Keep::whole ? "" : ", with " + to_string(keep)) + '\n';
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/model/describe_parts.hpp"
@@ -17,26 +18,10 @@ namespace detail {
 
 /// A string of the DOT language, with its quotes. Each '\n' becomes `line_end`: "\\n" centres the
 /// line before it, "\\l" aligns it left.
-inline std::string dot_quoted(std::string_view text, std::string_view line_end = "\\n") {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '\n') {
-      quoted += line_end;
-    } else {
-      if (c == '"' || c == '\\') quoted += '\\';
-      quoted += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return quoted + '"';
-}
+std::string dot_quoted(std::string_view text, std::string_view line_end = "\\n");
 
 /// Lines "forward all_reduce(...), ... bytes" and "backward ...", for the collectives that send.
-inline std::string sent_lines(const PlanVisitor& calls, int ranks) {
-  std::string text;
-  if (!calls.forward.empty()) text += "\n forward " + listed(calls.forward, {.tensor = ranks});
-  if (!calls.returning.empty()) text += "\n backward " + listed(calls.returning, {.tensor = ranks});
-  return text;
-}
+std::string sent_lines(const PlanVisitor& calls, int ranks);
 
 /// The name of a composition in a graph: the name of the user's type without its arguments; empty
 /// for a bare Sequential.
@@ -105,13 +90,7 @@ class GraphDrawer : public WalkVisitor {
     if (skipped_ == 0) here_ = there;
   }
 
-  void fork() {
-    if (skipped_ > 0) return;
-    const std::string layout = here_.layout;
-    connect(add_node("", ", shape=point"));
-    give(layout);
-    here_.is_forked = true;
-  }
+  void fork();
 
   template <class Op, Layout In, bool Returns, std::size_t N>
   void merge(const std::array<Position, N>& operands, const std::array<Shape, N>&, const Shape&) {
@@ -145,31 +124,10 @@ class GraphDrawer : public WalkVisitor {
     open_.remove_last();
   }
 
-  void enter(std::size_t number) {
-    const bool repeats = !open_.empty() && open_.last().times > 0;
-    if (skipped_ > 0 || (repeats && number > 1)) {
-      ++skipped_;
-      return;
-    }
-    path_.enter(number);
-    if (repeats) begin_time(number, open_.last());
-  }
-  void leave() {
-    if (skipped_ > 0) {
-      --skipped_;
-      return;
-    }
-    path_.leave();
-    if (!open_.empty() && open_.last().times > 0) end_box();
-  }
+  void enter(std::size_t number);
+  void leave();
 
-  std::string graph(const std::string& title) const {
-    return "digraph model {\n  label=" + dot_quoted(title) +
-           "\n  labelloc=t\n  fontname=\"Helvetica\"\n"
-           "  node [shape=box, style=rounded, fontname=\"Helvetica\", fontsize=11]\n"
-           "  edge [fontname=\"Helvetica\", fontsize=10, weight=10]\n" +
-           nodes_ + edges_ + "}\n";
-  }
+  std::string graph(const std::string& title) const;
 
  private:
   /// A composition that the walk is in.
@@ -181,56 +139,25 @@ class GraphDrawer : public WalkVisitor {
 
   static constexpr const char* sends_style = ", color=\"#b03060\", penwidth=2";
 
-  std::size_t add_node(const std::string& text, const std::string& style) {
-    nodes_ += indent() + 'n' + std::to_string(node_count_) + " [label=" + dot_quoted(text) + style +
-              "]\n";
-    return node_count_++;
-  }
+  std::size_t add_node(const std::string& text, const std::string& style);
 
   void add_edge(std::size_t from, std::size_t to, const std::string& layout,
-                const std::string& sent, const std::string& style) {
-    edges_ += "  n" + std::to_string(from) + " -> n" + std::to_string(to) +
-              " [label=" + dot_quoted(' ' + layout + sent + '\n', "\\l") + style + "]\n";
-  }
+                const std::string& sent, const std::string& style);
 
   /// The last node gives a value in this layout.
   void give(const std::string& layout) { here_.way = here_.layout = layout; }
 
   /// The value goes to `node`, in its current layout.
-  void connect(std::size_t node, const std::string& style = "") {
-    add_edge(here_.node, node, here_.way, here_.sent,
-             (here_.sent.empty() ? "" : sends_style) + style);
-    here_ = {node, "", "", "", false};
-  }
+  void connect(std::size_t node, const std::string& style = "");
 
   /// A box around the next parts, unless it is the whole model, has no name, or already has a box.
-  bool begin_box(const std::string& name) {
-    if (path_.text().empty() || name.empty() || path_.text() == boxed_) return false;
-    add_box(path_.with(name));
-    return true;
-  }
+  bool begin_box(const std::string& name);
 
   /// All blocks after the first are alike, so the second is drawn for all of them.
-  void begin_time(std::size_t number, const Composition& repeat) {
-    const std::string times = std::to_string(repeat.times) + " times";
-    std::string which;
-    if (repeat.times > 1 && number == 0) which = ": the first of " + times;
-    if (number == 1) which = ": the other " + std::to_string(repeat.times - 1) + " of " + times;
-    add_box(path_.with(repeat.block + which));
-  }
+  void begin_time(std::size_t number, const Composition& repeat);
 
-  void add_box(const std::string& label) {
-    nodes_ += indent() + "subgraph cluster_" + std::to_string(box_count_++) + " {\n";
-    outer_boxed_.add(boxed_);
-    boxed_ = path_.text();
-    nodes_ += indent() + "label=" + dot_quoted(label) + "\n" + indent() + "labeljust=l\n" +
-              indent() + "color=gray\n";
-  }
-  void end_box() {
-    boxed_ = outer_boxed_.last();
-    outer_boxed_.remove_last();
-    nodes_ += indent() + "}\n";
-  }
+  void add_box(const std::string& label);
+  void end_box();
 
   std::string indent() const { return std::string(2 * (outer_boxed_.size() + 1), ' '); }
 
@@ -288,3 +215,114 @@ std::string describe_graph(M& model, const typename M::input_shapes& in) {
 ///@}
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE std::string dot_quoted(std::string_view text, std::string_view line_end) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '\n') {
+      quoted += line_end;
+    } else {
+      if (c == '"' || c == '\\') quoted += '\\';
+      quoted += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
+  }
+  return quoted + '"';
+}
+
+SHARDWISE_INLINE std::string sent_lines(const PlanVisitor& calls, int ranks) {
+  std::string text;
+  if (!calls.forward.empty()) text += "\n forward " + listed(calls.forward, {.tensor = ranks});
+  if (!calls.returning.empty()) text += "\n backward " + listed(calls.returning, {.tensor = ranks});
+  return text;
+}
+
+SHARDWISE_INLINE void GraphDrawer::fork() {
+  if (skipped_ > 0) return;
+  const std::string layout = here_.layout;
+  connect(add_node("", ", shape=point"));
+  give(layout);
+  here_.is_forked = true;
+}
+
+SHARDWISE_INLINE void GraphDrawer::enter(std::size_t number) {
+  const bool repeats = !open_.empty() && open_.last().times > 0;
+  if (skipped_ > 0 || (repeats && number > 1)) {
+    ++skipped_;
+    return;
+  }
+  path_.enter(number);
+  if (repeats) begin_time(number, open_.last());
+}
+
+SHARDWISE_INLINE void GraphDrawer::leave() {
+  if (skipped_ > 0) {
+    --skipped_;
+    return;
+  }
+  path_.leave();
+  if (!open_.empty() && open_.last().times > 0) end_box();
+}
+
+SHARDWISE_INLINE std::string GraphDrawer::graph(const std::string& title) const {
+  return "digraph model {\n  label=" + dot_quoted(title) +
+         "\n  labelloc=t\n  fontname=\"Helvetica\"\n"
+         "  node [shape=box, style=rounded, fontname=\"Helvetica\", fontsize=11]\n"
+         "  edge [fontname=\"Helvetica\", fontsize=10, weight=10]\n" +
+         nodes_ + edges_ + "}\n";
+}
+
+SHARDWISE_INLINE std::size_t GraphDrawer::add_node(const std::string& text,
+                                                   const std::string& style) {
+  nodes_ +=
+      indent() + 'n' + std::to_string(node_count_) + " [label=" + dot_quoted(text) + style + "]\n";
+  return node_count_++;
+}
+
+SHARDWISE_INLINE void GraphDrawer::add_edge(std::size_t from, std::size_t to,
+                                            const std::string& layout, const std::string& sent,
+                                            const std::string& style) {
+  edges_ += "  n" + std::to_string(from) + " -> n" + std::to_string(to) +
+            " [label=" + dot_quoted(' ' + layout + sent + '\n', "\\l") + style + "]\n";
+}
+
+SHARDWISE_INLINE void GraphDrawer::connect(std::size_t node, const std::string& style) {
+  add_edge(here_.node, node, here_.way, here_.sent,
+           (here_.sent.empty() ? "" : sends_style) + style);
+  here_ = {node, "", "", "", false};
+}
+
+SHARDWISE_INLINE bool GraphDrawer::begin_box(const std::string& name) {
+  if (path_.text().empty() || name.empty() || path_.text() == boxed_) return false;
+  add_box(path_.with(name));
+  return true;
+}
+
+SHARDWISE_INLINE void GraphDrawer::begin_time(std::size_t number, const Composition& repeat) {
+  const std::string times = std::to_string(repeat.times) + " times";
+  std::string which;
+  if (repeat.times > 1 && number == 0) which = ": the first of " + times;
+  if (number == 1) which = ": the other " + std::to_string(repeat.times - 1) + " of " + times;
+  add_box(path_.with(repeat.block + which));
+}
+
+SHARDWISE_INLINE void GraphDrawer::add_box(const std::string& label) {
+  nodes_ += indent() + "subgraph cluster_" + std::to_string(box_count_++) + " {\n";
+  outer_boxed_.add(boxed_);
+  boxed_ = path_.text();
+  nodes_ += indent() + "label=" + dot_quoted(label) + "\n" + indent() + "labeljust=l\n" + indent() +
+            "color=gray\n";
+}
+
+SHARDWISE_INLINE void GraphDrawer::end_box() {
+  boxed_ = outer_boxed_.last();
+  outer_boxed_.remove_last();
+  nodes_ += indent() + "}\n";
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

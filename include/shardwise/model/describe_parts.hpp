@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/sentence.hpp"
@@ -19,14 +20,7 @@ inline std::string with_bytes(std::size_t bytes) {
 }
 
 /// "all_reduce(640 x float32), 15360 bytes" for each collective of a list; empty for an empty list.
-inline std::string listed(const collectives& list, const mesh& sizes) {
-  std::string text;
-  for (const Collective& entry : list) {
-    if (!text.empty()) text += "; ";
-    text += to_string(entry) + ", " + with_bytes(entry.bytes_sent(sizes));
-  }
-  return text;
-}
+std::string listed(const collectives& list, const mesh& sizes);
 
 /// The position of a walk: "2.0.1".
 class NumberedPath {
@@ -59,11 +53,7 @@ struct PlaceInSlice {
   Place tensor{};
 
   /// What it and the ranks along `tensor` have of a tensor between layers.
-  Shape part(const Shape& all) const {
-    const Axis cut = axis_over_context(all);
-    if (context.size == 1 || !all.has(cut) || !all[all.find(cut)].known()) return all;
-    return with_extent_of(all, cut, block_of(extent_of(all, cut), context).size);
-  }
+  Shape part(const Shape& all) const;
   /// What it has.
   template <Layout L>
   Shape here(const Shape& all) const {
@@ -136,7 +126,30 @@ std::string heading(const AnyPlace& place, const Shapes& in, const Sending& send
 
 /// The collectives that reduce gradients and update parameters, and all bytes of a step: lines, the
 /// last without a line end.
-inline std::string totals(const Plan& plan) {
+std::string totals(const Plan& plan);
+
+}  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE std::string listed(const collectives& list, const mesh& sizes) {
+  std::string text;
+  for (const Collective& entry : list) {
+    if (!text.empty()) text += "; ";
+    text += to_string(entry) + ", " + with_bytes(entry.bytes_sent(sizes));
+  }
+  return text;
+}
+
+SHARDWISE_INLINE Shape PlaceInSlice::part(const Shape& all) const {
+  const Axis cut = axis_over_context(all);
+  if (context.size == 1 || !all.has(cut) || !all[all.find(cut)].known()) return all;
+  return with_extent_of(all, cut, block_of(extent_of(all, cut), context).size);
+}
+
+SHARDWISE_INLINE std::string totals(const Plan& plan) {
   const auto total = [&](const collectives& list) {
     return with_bytes(list.bytes_sent(plan.sizes));
   };
@@ -150,3 +163,5 @@ inline std::string totals(const Plan& plan) {
 }
 
 }  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -8,6 +8,7 @@
 #include <string>
 #include <type_traits>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/merge.hpp"
@@ -304,19 +305,7 @@ constexpr bool are_known(const std::array<Shape, N>& in) {
 
 /// Throws shape_error unless `in` is known well enough to make parameters, whose shapes follow from
 /// it.
-inline void require_known(const Shape& in) {
-  bool known = in.rank() > 0;
-  for (const Dim& dim : in) {
-    known = known && (dim.known() || dim.axis == Axis::batch || dim.axis == Axis::sequence);
-  }
-  if (!known) {
-    const std::string what = in.rank() == 0 ? "nothing" : "only " + to_string(in);
-    throw shape_error(
-        {"the shape of the layer's parameters follows from its input, of which ", what,
-         " is known: give the Model the shape of its input, as Model(ranks, seed, shape), with "
-         "extents for all axes but batch and sequence"});
-  }
-}
+void require_known(const Shape& in);
 
 /// Throws shape_error unless the innermost axes of x have the extents that the layer was bound to;
 /// a batch may have any size.
@@ -331,3 +320,25 @@ inline void require_as_bound(const Shape& x, const Shape& bound) {
 }
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void require_known(const Shape& in) {
+  bool known = in.rank() > 0;
+  for (const Dim& dim : in) {
+    known = known && (dim.known() || dim.axis == Axis::batch || dim.axis == Axis::sequence);
+  }
+  if (!known) {
+    const std::string what = in.rank() == 0 ? "nothing" : "only " + to_string(in);
+    throw shape_error(
+        {"the shape of the layer's parameters follows from its input, of which ", what,
+         " is known: give the Model the shape of its input, as Model(ranks, seed, shape), with "
+         "extents for all axes but batch and sequence"});
+  }
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "shardwise/comm/communicator.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
@@ -54,15 +55,7 @@ template <class B, Communicator C, Element T>
 }
 
 /// Element `number` of a tensor, for messages: "row 6, feature 4". A row is one of the batch.
-[[gnu::cold]] inline std::string element_text(const Shape& shape, std::size_t number) {
-  std::string text;
-  for (std::size_t i = 0; i < shape.rank(); ++i) {
-    const std::size_t index = number / shape.elements(i + 1, shape.rank()) % shape[i].extent();
-    const auto axis = shape[i].axis == Axis::batch ? std::string_view("row") : name(shape[i].axis);
-    append(text, {text.empty() ? "" : ", ", axis, " ", index});
-  }
-  return text;
-}
+[[gnu::cold]] std::string element_text(const Shape& shape, std::size_t number);
 
 /// Throws numeric_error on every rank if `input` has a NaN or an infinity on any rank, and says
 /// where the lowest such rank has its first one. Whole numbers are finite. `suffix` follows "the
@@ -103,3 +96,21 @@ template <class B, Communicator C, Element T, Layout L>
 }
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE std::string element_text(const Shape& shape, std::size_t number) {
+  std::string text;
+  for (std::size_t i = 0; i < shape.rank(); ++i) {
+    const std::size_t index = number / shape.elements(i + 1, shape.rank()) % shape[i].extent();
+    const auto axis = shape[i].axis == Axis::batch ? std::string_view("row") : name(shape[i].axis);
+    append(text, {text.empty() ? "" : ", ", axis, " ", index});
+  }
+  return text;
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

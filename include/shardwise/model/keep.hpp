@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise {
@@ -42,7 +43,25 @@ constexpr bool gathers_updated(Keep keep) { return cuts_moments(keep) && !cuts_p
 }  // namespace detail
 
 /// "Keep::state_over_data".
-inline std::string to_string(Keep keep) {
+std::string to_string(Keep keep);
+
+namespace detail {
+
+/// Throws argument_error for a Keep that cuts, where there is no mesh.
+void require_whole(const char* who, Keep keep);
+
+/// Throws argument_error for an optimizer that is to keep other parameters than its model has.
+void require_kept_by_model(Keep optimizer, Keep model);
+
+}  // namespace detail
+
+}  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE std::string to_string(Keep keep) {
   switch (keep) {
     case Keep::whole:
       return "Keep::whole";
@@ -55,18 +74,18 @@ inline std::string to_string(Keep keep) {
   }
 }
 
-namespace detail {
+}  // namespace shardwise
 
-/// Throws argument_error for a Keep that cuts, where there is no mesh.
-inline void require_whole(const char* who, Keep keep) {
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void require_whole(const char* who, Keep keep) {
   if (keep == Keep::whole) return;
   throw argument_error({who, ": ", keep,
                         " cuts what is kept over the ranks along the axis data of a mesh, but this "
                         "model is on no mesh: make the model on MeshRanks, or leave Keep out"});
 }
 
-/// Throws argument_error for an optimizer that is to keep other parameters than its model has.
-inline void require_kept_by_model(Keep optimizer, Keep model) {
+SHARDWISE_INLINE void require_kept_by_model(Keep optimizer, Keep model) {
   if (optimizer == model) return;
   if (!cuts_gradients(optimizer) && !cuts_gradients(model)) return;
   throw argument_error({"Optimizer: ", optimizer, " for a model that was made with ", model,
@@ -76,6 +95,6 @@ inline void require_kept_by_model(Keep optimizer, Keep model) {
                         "here"});
 }
 
-}  // namespace detail
+}  // namespace shardwise::detail
 
-}  // namespace shardwise
+#endif  // SHARDWISE_INLINE

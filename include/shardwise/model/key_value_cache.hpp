@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/memory.hpp"
@@ -38,17 +39,7 @@ class KeyValueCache {
   /// Empty.
   /// throws   argument_error for no sequences or no tokens, and for more than can be counted;
   ///          memory_error for more sequences than a rank can list
-  explicit KeyValueCache(const CacheSize& size) : size_(size) {
-    if (size.sequences == 0 || size.tokens == 0 || size.tokens > dynamic / size.sequences)
-      throw argument_error({"KeyValueCache: ", size.sequences, " sequences of ", size.tokens,
-                            " tokens: both must be at least 1, and their product a number of "
-                            "64 bits. Give CacheSize{.sequences = 8, .tokens = 2048}"});
-    try {
-      held_ = next_ = detail::GrowingList<std::size_t>::of_size(size.sequences);
-    } catch (const std::bad_alloc&) {
-      throw memory_error({"KeyValueCache: no memory to list ", size.sequences, " sequences"});
-    }
-  }
+  explicit KeyValueCache(const CacheSize& size);
   KeyValueCache(const KeyValueCache&) = delete;
   KeyValueCache& operator=(const KeyValueCache&) = delete;
 
@@ -65,12 +56,7 @@ class KeyValueCache {
   /// Forgets the tokens of a sequence from number `tokens` on: all of them if it ends and another
   /// one takes its place, or those that a program takes back.
   /// throws   argument_error if the cache holds fewer
-  void shorten(std::size_t sequence, std::size_t tokens = 0) {
-    if (tokens > this->tokens(sequence))
-      throw argument_error({"KeyValueCache: sequence ", sequence, " has ", held_[sequence],
-                            " tokens, so it cannot be shortened to ", tokens});
-    held_[sequence] = tokens;
-  }
+  void shorten(std::size_t sequence, std::size_t tokens = 0);
 
   ///@{
   /// For `Model`: `begin` says which sequences the call that follows continues, where without
@@ -79,17 +65,7 @@ class KeyValueCache {
   /// throws   argument_error for a segment that does not begin behind the tokens that the cache
   ///          holds of its sequence, or ends behind the room for it, and for another model than
   ///          before
-  SegmentsOf begin(const Pool& pool, const SegmentsOf& given) {
-    if (pool_ != nullptr && pool_ != &pool)
-      throw argument_error(
-          "KeyValueCache: it holds keys and values of another model. Make one cache for each "
-          "model");
-    const SegmentsOf all{given.list.empty() ? of_samples(given.batch) : given.list, given.batch};
-    std::copy(held_.begin(), held_.end(), next_.begin());
-    for (std::size_t i = 0; i < all.list.size(); ++i) advance(i, all.list[i]);
-    now_ = all;
-    return all;
-  }
+  SegmentsOf begin(const Pool& pool, const SegmentsOf& given);
   void end(const Pool& pool) {
     pool_ = &pool;
     std::swap(held_, next_);
@@ -101,20 +77,11 @@ class KeyValueCache {
   /// merges has had in all sequences, [sequences, tokens, a row of `bytes`].
   /// throws   memory_error
   const SegmentsOf& now() const { return now_; }
-  void* rows(Pool& pool, std::size_t number, std::size_t bytes) {
-    while (rows_.size() <= number) rows_.add({});
-    if (rows_[number].data() == nullptr) rows_[number] = taken(pool, bytes);
-    pool_ = &pool;
-    return rows_[number].data();
-  }
+  void* rows(Pool& pool, std::size_t number, std::size_t bytes);
   ///@}
 
  private:
-  void require(std::size_t sequence) const {
-    if (sequence >= size_.sequences)
-      throw argument_error({"KeyValueCache: there is no sequence ", sequence, ": it has room for ",
-                            size_.sequences, ", numbered from 0"});
-  }
+  void require(std::size_t sequence) const;
 
   Buffer taken(Pool& pool, std::size_t bytes) const try {
     const std::size_t rows = size_.sequences * size_.tokens;
@@ -126,30 +93,9 @@ class KeyValueCache {
     throw;
   }
 
-  std::span<const Segment> of_samples(const Shape& batch) {
-    const std::size_t position = detail::sequence_position(batch);
-    const std::size_t samples = batch.elements(0, position), length = batch[position].extent();
-    if (samples > size_.sequences)
-      throw argument_error({"KeyValueCache: a batch ", batch, " without segments has ", samples,
-                            " sequences, and there is room for ", size_.sequences});
-    while (samples_.size() < samples) samples_.add({});
-    for (std::size_t i = 0; i < samples; ++i) samples_[i] = {i * length, length, held_[i], i};
-    return {samples_.begin(), length == 0 ? 0 : samples};
-  }
+  std::span<const Segment> of_samples(const Shape& batch);
 
-  void advance(std::size_t number, const Segment& one) {
-    require(one.sequence);
-    std::size_t& tokens = next_[one.sequence];
-    if (one.position != tokens)
-      throw argument_error({"KeyValueCache: segment ", number, " begins at position ", one.position,
-                            " of sequence ", one.sequence, ", of which there are ", tokens,
-                            " tokens: begin there, or forget some with `shorten`"});
-    if (one.rows > size_.tokens - tokens)
-      throw argument_error({"KeyValueCache: segment ", number, " adds ", one.rows,
-                            " tokens to sequence ", one.sequence, ", which has ", tokens,
-                            " of at most ", size_.tokens, ": make a larger cache"});
-    tokens += one.rows;
-  }
+  void advance(std::size_t number, const Segment& one);
 
   CacheSize size_;
   detail::GrowingList<std::size_t> held_;   // tokens of each sequence
@@ -161,3 +107,80 @@ class KeyValueCache {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE KeyValueCache::KeyValueCache(const CacheSize& size) : size_(size) {
+  if (size.sequences == 0 || size.tokens == 0 || size.tokens > dynamic / size.sequences)
+    throw argument_error({"KeyValueCache: ", size.sequences, " sequences of ", size.tokens,
+                          " tokens: both must be at least 1, and their product a number of "
+                          "64 bits. Give CacheSize{.sequences = 8, .tokens = 2048}"});
+  try {
+    held_ = next_ = detail::GrowingList<std::size_t>::of_size(size.sequences);
+  } catch (const std::bad_alloc&) {
+    throw memory_error({"KeyValueCache: no memory to list ", size.sequences, " sequences"});
+  }
+}
+
+SHARDWISE_INLINE void KeyValueCache::shorten(std::size_t sequence, std::size_t tokens) {
+  if (tokens > this->tokens(sequence))
+    throw argument_error({"KeyValueCache: sequence ", sequence, " has ", held_[sequence],
+                          " tokens, so it cannot be shortened to ", tokens});
+  held_[sequence] = tokens;
+}
+
+SHARDWISE_INLINE SegmentsOf KeyValueCache::begin(const Pool& pool, const SegmentsOf& given) {
+  if (pool_ != nullptr && pool_ != &pool)
+    throw argument_error(
+        "KeyValueCache: it holds keys and values of another model. Make one cache for each "
+        "model");
+  const SegmentsOf all{given.list.empty() ? of_samples(given.batch) : given.list, given.batch};
+  std::copy(held_.begin(), held_.end(), next_.begin());
+  for (std::size_t i = 0; i < all.list.size(); ++i) advance(i, all.list[i]);
+  now_ = all;
+  return all;
+}
+
+SHARDWISE_INLINE void* KeyValueCache::rows(Pool& pool, std::size_t number, std::size_t bytes) {
+  while (rows_.size() <= number) rows_.add({});
+  if (rows_[number].data() == nullptr) rows_[number] = taken(pool, bytes);
+  pool_ = &pool;
+  return rows_[number].data();
+}
+
+SHARDWISE_INLINE void KeyValueCache::require(std::size_t sequence) const {
+  if (sequence >= size_.sequences)
+    throw argument_error({"KeyValueCache: there is no sequence ", sequence, ": it has room for ",
+                          size_.sequences, ", numbered from 0"});
+}
+
+SHARDWISE_INLINE std::span<const Segment> KeyValueCache::of_samples(const Shape& batch) {
+  const std::size_t position = detail::sequence_position(batch);
+  const std::size_t samples = batch.elements(0, position), length = batch[position].extent();
+  if (samples > size_.sequences)
+    throw argument_error({"KeyValueCache: a batch ", batch, " without segments has ", samples,
+                          " sequences, and there is room for ", size_.sequences});
+  while (samples_.size() < samples) samples_.add({});
+  for (std::size_t i = 0; i < samples; ++i) samples_[i] = {i * length, length, held_[i], i};
+  return {samples_.begin(), length == 0 ? 0 : samples};
+}
+
+SHARDWISE_INLINE void KeyValueCache::advance(std::size_t number, const Segment& one) {
+  require(one.sequence);
+  std::size_t& tokens = next_[one.sequence];
+  if (one.position != tokens)
+    throw argument_error({"KeyValueCache: segment ", number, " begins at position ", one.position,
+                          " of sequence ", one.sequence, ", of which there are ", tokens,
+                          " tokens: begin there, or forget some with `shorten`"});
+  if (one.rows > size_.tokens - tokens)
+    throw argument_error({"KeyValueCache: segment ", number, " adds ", one.rows,
+                          " tokens to sequence ", one.sequence, ", which has ", tokens,
+                          " of at most ", size_.tokens, ": make a larger cache"});
+  tokens += one.rows;
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "shardwise/comm/mesh_communicator.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
@@ -139,37 +140,15 @@ inline Shape slice_shape(const Shape& whole, const MeshPlace& place) {
 }
 
 /// Throws shape_error unless the samples of a batch on a mesh follow each other in memory.
-inline void require_batch_first(const Shape& whole) {
-  if (whole.rank() > 0 && whole[0].axis == Axis::batch) return;
-  throw shape_error(
-      {"a tensor ", whole, " is cut by samples, so on a mesh its outermost axis must be batch"});
-}
+void require_batch_first(const Shape& whole);
 
 /// The rank's slice of a batch whose first input has this shape.
 /// throws   as require_batch_first
-inline SliceOfBatch slice_of_batch(const Shape& whole, const MeshPlace& place) {
-  require_batch_first(whole);
-  const Axis cut = axis_over_context(whole);
-  const Shape here = slice_shape(whole, place);
-  const std::size_t all = whole.elements();
-  SliceOfBatch slice{local_begin(samples_over_mesh(cut), whole, place)[0], whole[0].extent(), cut,
-                     here[0].extent()};
-  slice.share = all == 0 ? 0 : static_cast<double>(here.elements()) / static_cast<double>(all);
-  slice.context = place[MeshAxis::context];
-  if (cut != Axis::batch) slice.units = extent_of(whole, cut);
-  return slice;
-}
+SliceOfBatch slice_of_batch(const Shape& whole, const MeshPlace& place);
 
 /// throws   shape_error if ranks along `context` cut another axis of the tensor than layers do
-inline void require_cut_over_context(const MeshLayoutValue& layout, const Shape& whole,
-                                     const MeshPlace& place) {
-  const Axis cut = axis_over_context(whole);
-  if (place[MeshAxis::context].size == 1 || layout[MeshAxis::context].cuts(cut) || !whole.has(cut))
-    return;
-  throw shape_error({"a tensor ", whole, " is ", layout, ", but layers take it cut by ", name(cut),
-                     " over context, so name CutOverContext<Axis::", name(cut),
-                     "> in the Ends of the Model"});
-}
+void require_cut_over_context(const MeshLayoutValue& layout, const Shape& whole,
+                              const MeshPlace& place);
 
 ///@{
 /// The same for the tensors at an end of a model, as far as their shapes are known.
@@ -206,19 +185,11 @@ auto slice_of(const std::tuple<Views...>& views) {
 ///@}
 
 /// The same tensor shape with this extent of an axis, if it has the axis.
-inline Shape with_extent_of(Shape shape, Axis axis, std::size_t extent) {
-  const std::size_t position = shape.find(axis);
-  if (position < shape.rank()) shape[position].units = extent;
-  return shape;
-}
+Shape with_extent_of(Shape shape, Axis axis, std::size_t extent);
 
 /// The shape, over the whole batch, of a tensor that has this shape over the slice, which is that
 /// of the tensor.
-inline Shape over_whole_batch(const Shape& shape, const SliceOfBatch& slice) {
-  const Shape samples = with_extent_of(shape, Axis::batch, slice.whole);
-  return slice.cuts_tokens() || slice.cuts_rows() ? with_extent_of(samples, slice.cut, slice.units)
-                                                  : samples;
-}
+Shape over_whole_batch(const Shape& shape, const SliceOfBatch& slice);
 
 /// The same rows, numbered in the whole batch in place of the slice. L is how the tokens of the
 /// tensor lie over `context`.
@@ -255,3 +226,52 @@ auto whole_of(const std::tuple<Views...>& views, const SliceOfBatch& slice,
 ///@}
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void require_batch_first(const Shape& whole) {
+  if (whole.rank() > 0 && whole[0].axis == Axis::batch) return;
+  throw shape_error(
+      {"a tensor ", whole, " is cut by samples, so on a mesh its outermost axis must be batch"});
+}
+
+SHARDWISE_INLINE SliceOfBatch slice_of_batch(const Shape& whole, const MeshPlace& place) {
+  require_batch_first(whole);
+  const Axis cut = axis_over_context(whole);
+  const Shape here = slice_shape(whole, place);
+  const std::size_t all = whole.elements();
+  SliceOfBatch slice{local_begin(samples_over_mesh(cut), whole, place)[0], whole[0].extent(), cut,
+                     here[0].extent()};
+  slice.share = all == 0 ? 0 : static_cast<double>(here.elements()) / static_cast<double>(all);
+  slice.context = place[MeshAxis::context];
+  if (cut != Axis::batch) slice.units = extent_of(whole, cut);
+  return slice;
+}
+
+SHARDWISE_INLINE void require_cut_over_context(const MeshLayoutValue& layout, const Shape& whole,
+                                               const MeshPlace& place) {
+  const Axis cut = axis_over_context(whole);
+  if (place[MeshAxis::context].size == 1 || layout[MeshAxis::context].cuts(cut) || !whole.has(cut))
+    return;
+  throw shape_error({"a tensor ", whole, " is ", layout, ", but layers take it cut by ", name(cut),
+                     " over context, so name CutOverContext<Axis::", name(cut),
+                     "> in the Ends of the Model"});
+}
+
+SHARDWISE_INLINE Shape with_extent_of(Shape shape, Axis axis, std::size_t extent) {
+  const std::size_t position = shape.find(axis);
+  if (position < shape.rank()) shape[position].units = extent;
+  return shape;
+}
+
+SHARDWISE_INLINE Shape over_whole_batch(const Shape& shape, const SliceOfBatch& slice) {
+  const Shape samples = with_extent_of(shape, Axis::batch, slice.whole);
+  return slice.cuts_tokens() || slice.cuts_rows() ? with_extent_of(samples, slice.cut, slice.units)
+                                                  : samples;
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/philox.hpp"
@@ -154,39 +155,87 @@ struct ToCheck {
 };
 
 /// throws   argument_error for the part of another rank, which would be read past its end
-inline void require_own_part(const ToCheck& of, Place given, Place here) {
+void require_own_part(const ToCheck& of, Place given, Place here);
+void require_own_part(const ToCheck& of, const MeshPlace& given, const MeshPlace& here);
+
+/// throws   argument_error for a mesh with several ranks along `pipeline`
+void require_mesh_of_models(std::string (*model)(), const mesh& sizes);
+
+/// throws   argument_error for a mesh on which a rank does not have all tokens of a batch
+void require_all_tokens(const mesh& sizes);
+
+/// throws   shape_error for an input with another number of tokens or rows than the first one,
+///          where each rank has some of them
+void require_cut_of_batch(std::string (*model)(), const Shape& input, const SliceOfBatch& slice);
+
+/// The error for a flight that a model does not have.
+[[noreturn, gnu::cold]] void refuse_flight(std::string (*model)(), std::size_t number,
+                                           std::size_t flights);
+
+/// throws   argument_error for a backward without a forward before it in its flight, or of a
+///          settled step
+void require_may_go_backward(std::string (*model)(), bool has_gone_forward, std::size_t flight,
+                             GradientState gradients);
+
+/// throws   argument_error for backward_parameters without a backward_input before it in its
+///          flight, or of a settled step
+void require_may_end_backward(std::string (*model)(), bool awaits_parameters, std::size_t flight,
+                              GradientState gradients);
+
+/// throws   argument_error for a forward in a flight that awaits backward_parameters
+[[noreturn, gnu::cold]] void refuse_forward(std::string (*model)(), std::size_t flight);
+
+/// throws   shape_error for a gradient whose shape is not that of the output
+void require_gradient_of_output(const ToCheck& of, const Shape& given, const Shape& output);
+
+/// The error for an input that is not of type Input.
+template <class Given, class Input>
+consteval bool input_must_fit() {
+  static_assert(std::convertible_to<const Given&, Input>,
+                "the model takes a View<const T, L>, and Given is none. T is the dtype of its "
+                "Context and L the first of its Ends: lay the input out so, or name its layout in "
+                "the Model: Ends<layout of the input, Invariant>. Several inputs are given as a "
+                "std::tuple of views.");
+  return true;
+}
+
+}  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void require_own_part(const ToCheck& of, Place given, Place here) {
   if (given == here) return;
   throw argument_error({of.model(), ": the ", of.what, of.suffix(), " is the part of rank ",
                         given.rank, " of ", given.size, ", but this is rank ", here.rank, " of ",
                         here.size, ": make it with place_of(ranks) of the model's communicator"});
 }
-inline void require_own_part(const ToCheck& of, const MeshPlace& given, const MeshPlace& here) {
+
+SHARDWISE_INLINE void require_own_part(const ToCheck& of, const MeshPlace& given,
+                                       const MeshPlace& here) {
   if (given == here) return;
   throw argument_error({of.model(), ": the ", of.what, of.suffix(), " is the part of ", given,
                         ", but this is ", here,
                         ": make it with ranks.place() of the model's communicator"});
 }
 
-/// throws   argument_error for a mesh with several ranks along `pipeline`
-inline void require_mesh_of_models(std::string (*model)(), const mesh& sizes) {
+SHARDWISE_INLINE void require_mesh_of_models(std::string (*model)(), const mesh& sizes) {
   if (sizes.pipeline == 1) return;
   throw argument_error({model(), ": the mesh ", sizes, " has ", sizes.pipeline,
                         " ranks along pipeline, but a Model has all layers on each rank: give "
                         "those ranks to other axes, or cut the model by on_pipeline_stage"});
 }
 
-/// throws   argument_error for a mesh on which a rank does not have all tokens of a batch
-inline void require_all_tokens(const mesh& sizes) {
+SHARDWISE_INLINE void require_all_tokens(const mesh& sizes) {
   if (sizes.replica == 1 && sizes.data == 1 && sizes.context == 1) return;
   throw argument_error({"evaluate with a KeyValueCache: on the mesh ", sizes,
                         " a rank has some of the tokens of a batch, but a cache follows all: make "
                         "a model for the ranks along tensor"});
 }
 
-/// throws   shape_error for an input with another number of tokens or rows than the first one,
-///          where each rank has some of them
-inline void require_cut_of_batch(std::string (*model)(), const Shape& input,
-                                 const SliceOfBatch& slice) {
+SHARDWISE_INLINE void require_cut_of_batch(std::string (*model)(), const Shape& input,
+                                           const SliceOfBatch& slice) {
   const Axis cut = axis_over_context(input);
   const bool is_cut_alike =
       cut == slice.cut && (cut == Axis::batch || extent_of(input, cut) == slice.units);
@@ -198,17 +247,14 @@ inline void require_cut_of_batch(std::string (*model)(), const Shape& input,
        "have as many"});
 }
 
-/// The error for a flight that a model does not have.
-[[noreturn, gnu::cold]] inline void refuse_flight(std::string (*model)(), std::size_t number,
-                                                  std::size_t flights) {
+SHARDWISE_INLINE void refuse_flight(std::string (*model)(), std::size_t number,
+                                    std::size_t flights) {
   throw argument_error({model(), ": there is no flight ", number, ": the model has ", flights,
                         ", counted from 0. Call reserve_flights(", number + 1, ") before"});
 }
 
-/// throws   argument_error for a backward without a forward before it in its flight, or of a
-///          settled step
-inline void require_may_go_backward(std::string (*model)(), bool has_gone_forward,
-                                    std::size_t flight, GradientState gradients) {
+SHARDWISE_INLINE void require_may_go_backward(std::string (*model)(), bool has_gone_forward,
+                                              std::size_t flight, GradientState gradients) {
   if (!has_gone_forward) {
     throw argument_error({model(),
                           ": backward without a forward before it: run forward once for each "
@@ -235,10 +281,8 @@ inline void require_may_go_backward(std::string (*model)(), bool has_gone_forwar
   }
 }
 
-/// throws   argument_error for backward_parameters without a backward_input before it in its
-///          flight, or of a settled step
-inline void require_may_end_backward(std::string (*model)(), bool awaits_parameters,
-                                     std::size_t flight, GradientState gradients) {
+SHARDWISE_INLINE void require_may_end_backward(std::string (*model)(), bool awaits_parameters,
+                                               std::size_t flight, GradientState gradients) {
   if (awaits_parameters && gradients == GradientState::summands) return;
   throw argument_error({model(), ": backward_parameters in flight ", flight,
                         awaits_parameters
@@ -249,29 +293,19 @@ inline void require_may_end_backward(std::string (*model)(), bool awaits_paramet
                               "backward_input"});
 }
 
-/// throws   argument_error for a forward in a flight that awaits backward_parameters
-[[noreturn, gnu::cold]] inline void refuse_forward(std::string (*model)(), std::size_t flight) {
+SHARDWISE_INLINE void refuse_forward(std::string (*model)(), std::size_t flight) {
   throw argument_error({model(), ": flight ", flight,
                         " awaits backward_parameters, and a forward would discard what that needs. "
                         "Call it before, use another flight, or discard the step"});
 }
 
-/// throws   shape_error for a gradient whose shape is not that of the output
-inline void require_gradient_of_output(const ToCheck& of, const Shape& given, const Shape& output) {
+SHARDWISE_INLINE void require_gradient_of_output(const ToCheck& of, const Shape& given,
+                                                 const Shape& output) {
   if (given == output) return;
   throw shape_error({of.model(), ": the ", of.what, of.suffix(), " is a tensor ", given,
                      ", but the output was ", output, ": they must be equal"});
 }
 
-/// The error for an input that is not of type Input.
-template <class Given, class Input>
-consteval bool input_must_fit() {
-  static_assert(std::convertible_to<const Given&, Input>,
-                "the model takes a View<const T, L>, and Given is none. T is the dtype of its "
-                "Context and L the first of its Ends: lay the input out so, or name its layout in "
-                "the Model: Ends<layout of the input, Invariant>. Several inputs are given as a "
-                "std::tuple of views.");
-  return true;
-}
-
 }  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

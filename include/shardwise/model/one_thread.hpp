@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "shardwise/comm/mark.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail {
@@ -28,12 +29,7 @@ class OneThread {
     }
 
    private:
-    [[noreturn, gnu::cold]] static void refuse() {
-      throw argument_error(
-          "a thread calls this model while it is in a call of another thread; that call goes on. A "
-          "Model is used by one thread at a time: let threads take turns (a mutex around each use "
-          "of the model and of its results), or give each one a model of its own");
-    }
+    [[noreturn, gnu::cold]] static void refuse();
 
     std::atomic<const void*>& thread_;
     bool is_outermost_ = false;
@@ -44,3 +40,18 @@ class OneThread {
 };
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void OneThread::Call::refuse() {
+  throw argument_error(
+      "a thread calls this model while it is in a call of another thread; that call goes on. A "
+      "Model is used by one thread at a time: let threads take turns (a mutex around each use "
+      "of the model and of its results), or give each one a model of its own");
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

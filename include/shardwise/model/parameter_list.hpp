@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "shardwise/comm/mark.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/philox.hpp"
@@ -121,31 +122,16 @@ P shown(const Run<Context>& run, const ListedParameter& listed,
 }
 
 /// throws   argument_error for an unknown name, with the known ones and the model's name
-[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_name(
-    const GrowingList<ListedParameter>& all, const std::string& name, std::string (*model)()) {
-  std::string names;
-  for (const ListedParameter& one : all) append(names, {names.empty() ? "" : ", ", one.name});
-  throw argument_error({model(), " has no parameter named '", name, "'; it has ", names});
-}
+[[noreturn, gnu::cold]] void refuse_name(const GrowingList<ListedParameter>& all,
+                                         const std::string& name, std::string (*model)());
 
 /// throws   argument_error for a name that two parameters of the model have
-[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_second(const std::string& name,
-                                                                 std::string (*model)()) {
-  throw argument_error({model(), " has two parameters named '", name,
-                        "', so that files and Model::set would take one for the other; give each "
-                        "a name of its own in its layer's parameter_specs"});
-}
+[[noreturn, gnu::cold]] void refuse_second(const std::string& name, std::string (*model)());
 
 /// The number of the parameter with this name. Looks at number `begin` first, so that the time to
 /// look up all of many parameters, one after the other, does not grow with its square.
-inline std::size_t number_of(const GrowingList<ListedParameter>& all, const std::string& name,
-                             std::size_t begin, std::string (*model)()) {
-  for (std::size_t i = begin; i < begin + all.size(); ++i) {
-    const std::size_t number = i % all.size();
-    if (all[number].name == name) return number;
-  }
-  refuse_name(all, name, model);
-}
+std::size_t number_of(const GrowingList<ListedParameter>& all, const std::string& name,
+                      std::size_t begin, std::string (*model)());
 
 /// All parameters of a model, in model order. The model says which types they have, in the TypeSet
 /// `types`, so that the compiler makes the list once for all models of a Context.
@@ -258,3 +244,34 @@ class ParameterList {
 };
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void refuse_name(const GrowingList<ListedParameter>& all, const std::string& name,
+                                  std::string (*model)()) {
+  std::string names;
+  for (const ListedParameter& one : all) append(names, {names.empty() ? "" : ", ", one.name});
+  throw argument_error({model(), " has no parameter named '", name, "'; it has ", names});
+}
+
+SHARDWISE_INLINE void refuse_second(const std::string& name, std::string (*model)()) {
+  throw argument_error({model(), " has two parameters named '", name,
+                        "', so that files and Model::set would take one for the other; give each "
+                        "a name of its own in its layer's parameter_specs"});
+}
+
+SHARDWISE_INLINE std::size_t number_of(const GrowingList<ListedParameter>& all,
+                                       const std::string& name, std::size_t begin,
+                                       std::string (*model)()) {
+  for (std::size_t i = begin; i < begin + all.size(); ++i) {
+    const std::size_t number = i % all.size();
+    if (all[number].name == name) return number;
+  }
+  refuse_name(all, name, model);
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

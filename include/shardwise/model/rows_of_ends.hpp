@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/model/mesh_slice.hpp"
@@ -17,10 +18,7 @@ class RowsOfEnds {
  public:
   ///@{
   /// The model is bound to inputs of which the first has this shape.
-  void set_inputs(const Shape& first) {
-    if (const Axis cut = axis_over_context(first); cut != Axis::batch)
-      of_inputs_ = extent_of(first, cut);
-  }
+  void set_inputs(const Shape& first);
   template <std::size_t N>
   void set_inputs(const std::array<Shape, N>& shapes) {
     set_inputs(shapes[0]);
@@ -32,17 +30,7 @@ class RowsOfEnds {
   /// change the number of tokens.
   /// throws   argument_error for outputs of different numbers of rows, or of tokens where layers
   ///          change it
-  void set_outputs(const Shape& shape, const mesh& sizes, bool counts_tokens) {
-    is_known_ = true;
-    const Axis cut = axis_over_context(shape);
-    if (cut != Axis::height && !(cut == Axis::sequence && counts_tokens)) return;
-    if (cut_output_.rank() > 0 && (axis_over_context(cut_output_) != cut ||
-                                   extent_of(cut_output_, cut) != extent_of(shape, cut)))
-      refuse_rows(sizes, shape,
-                  "another output of the model has another number of them. Give outputs "
-                  "of one size, or context one rank");
-    cut_output_ = shape;
-  }
+  void set_outputs(const Shape& shape, const mesh& sizes, bool counts_tokens);
   template <std::size_t N>
   void set_outputs(const std::array<Shape, N>& shapes, const mesh& sizes, bool counts_tokens) {
     for (const Shape& shape : shapes) set_outputs(shape, sizes, counts_tokens);
@@ -51,11 +39,7 @@ class RowsOfEnds {
 
   /// throws   argument_error for an input of which each rank has some rows or tokens, if the number
   ///          of all must be that of the bound model, and is not
-  void require_as_bound(const SliceOfBatch& slice, const Shape& first, const mesh& sizes) const {
-    if (!slice.cuts_rows() && !(slice.cuts_tokens() && slice.is_as_bound)) return;
-    if (!is_known_) refuse_rows(sizes, first, unknown_rows);
-    if (slice.units != of_inputs_) refuse_rows(sizes, first, other_rows);
-  }
+  void require_as_bound(const SliceOfBatch& slice, const Shape& first, const mesh& sizes) const;
 
   /// The slice in the outputs, for that of a batch in the inputs.
   SliceOfBatch slice_of_outputs(const SliceOfBatch& of_batch) const {
@@ -69,3 +53,36 @@ class RowsOfEnds {
 };
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void RowsOfEnds::set_inputs(const Shape& first) {
+  if (const Axis cut = axis_over_context(first); cut != Axis::batch)
+    of_inputs_ = extent_of(first, cut);
+}
+
+SHARDWISE_INLINE void RowsOfEnds::set_outputs(const Shape& shape, const mesh& sizes,
+                                              bool counts_tokens) {
+  is_known_ = true;
+  const Axis cut = axis_over_context(shape);
+  if (cut != Axis::height && !(cut == Axis::sequence && counts_tokens)) return;
+  if (cut_output_.rank() > 0 && (axis_over_context(cut_output_) != cut ||
+                                 extent_of(cut_output_, cut) != extent_of(shape, cut)))
+    refuse_rows(sizes, shape,
+                "another output of the model has another number of them. Give outputs "
+                "of one size, or context one rank");
+  cut_output_ = shape;
+}
+
+SHARDWISE_INLINE void RowsOfEnds::require_as_bound(const SliceOfBatch& slice, const Shape& first,
+                                                   const mesh& sizes) const {
+  if (!slice.cuts_rows() && !(slice.cuts_tokens() && slice.is_as_bound)) return;
+  if (!is_known_) refuse_rows(sizes, first, unknown_rows);
+  if (slice.units != of_inputs_) refuse_rows(sizes, first, other_rows);
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shardwise/comm/mesh_communicator.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
@@ -95,30 +96,12 @@ consteval bool may_move_rows() {
   }
 }
 
-[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_tokens(const mesh& sizes) {
-  throw argument_error({"the layer may read several tokens of a sample, and on the mesh ", sizes,
-                        " ranks along context have different ones. Give those ranks to another "
-                        "axis; a layer whose result for a token depends on that token alone says "
-                        "so by `token_by_token`"});
-}
+[[noreturn, gnu::cold]] void refuse_tokens(const mesh& sizes);
 
-[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_rows(const mesh& sizes,
-                                                               const Shape& whole,
-                                                               const char* why) {
-  throw argument_error(
-      {"of a tensor ", whole, ", on the mesh ", sizes, " ranks along context have different ",
-       whole.has(Axis::sequence) ? "tokens (sequence)" : "rows (height)", ", but ", why});
-}
+[[noreturn, gnu::cold]] void refuse_rows(const mesh& sizes, const Shape& whole, const char* why);
 
-[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_whole_samples(const mesh& sizes,
-                                                                        const Shape& in,
-                                                                        const Shape& out) {
-  throw argument_error(
-      {"the layer gives a tensor ", out, " for ", in, ", of which, on the mesh ", sizes,
-       ", ranks along context have different samples, but layers behind "
-       "it take ",
-       out, " cut by ", name(axis_over_context(out)), ". Give those ranks to another axis"});
-}
+[[noreturn, gnu::cold]] void refuse_whole_samples(const mesh& sizes, const Shape& in,
+                                                  const Shape& out);
 
 /// For tensors of which the model does not know how many rows or tokens they have.
 inline constexpr const char* unknown_rows =
@@ -256,3 +239,32 @@ Value<T, Out> with_rows_given(Run<Context>& run, Value<T, Out>&& value, const L&
 }
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void refuse_tokens(const mesh& sizes) {
+  throw argument_error({"the layer may read several tokens of a sample, and on the mesh ", sizes,
+                        " ranks along context have different ones. Give those ranks to another "
+                        "axis; a layer whose result for a token depends on that token alone says "
+                        "so by `token_by_token`"});
+}
+
+SHARDWISE_INLINE void refuse_rows(const mesh& sizes, const Shape& whole, const char* why) {
+  throw argument_error(
+      {"of a tensor ", whole, ", on the mesh ", sizes, " ranks along context have different ",
+       whole.has(Axis::sequence) ? "tokens (sequence)" : "rows (height)", ", but ", why});
+}
+
+SHARDWISE_INLINE void refuse_whole_samples(const mesh& sizes, const Shape& in, const Shape& out) {
+  throw argument_error(
+      {"the layer gives a tensor ", out, " for ", in, ", of which, on the mesh ", sizes,
+       ", ranks along context have different samples, but layers behind "
+       "it take ",
+       out, " cut by ", name(axis_over_context(out)), ". Give those ranks to another axis"});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

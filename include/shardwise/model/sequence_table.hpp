@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/sequences.hpp"
@@ -12,11 +13,8 @@
 namespace shardwise::detail {
 
 /// Throws argument_error for segment `number`, which is `one`.
-[[noreturn]] inline void refuse_segment(std::size_t number, const Segment& one, const Shape& batch,
-                                        const char* why) {
-  throw argument_error({"segment ", number, " is rows ", one.row, " to ", one.row + one.rows,
-                        " (without the last) of a batch ", batch, why});
-}
+[[noreturn]] void refuse_segment(std::size_t number, const Segment& one, const Shape& batch,
+                                 const char* why);
 
 /// The rows of a batch of tokens.
 /// throws  as sequence_position
@@ -26,26 +24,7 @@ inline std::size_t rows_of_tokens(const Shape& batch) {
 
 /// Writes the place of every row of a batch [batch, sequence, ...].
 /// throws   argument_error for segments that overlap, or that do not lie within one sample
-inline void find_places(std::span<const Segment> segments, const Shape& batch, TokenPlace* places) {
-  const std::size_t position = sequence_position(batch);
-  const std::size_t length = batch[position].extent();
-  const std::size_t rows = rows_of_tokens(batch);
-  for (std::size_t r = 0; r < rows; ++r) places[r] = {};
-  for (std::size_t number = 0; number < segments.size(); ++number) {
-    const Segment& one = segments[number];
-    const auto refuse = [&](const char* why) { refuse_segment(number, one, batch, why); };
-    if (one.rows == 0) refuse(": it has no rows; leave it out");
-    if (one.rows > rows || one.row > rows - one.rows)
-      refuse(": it leaves the batch. Rows are counted over batch and sequence");
-    if (one.position > dynamic - one.rows) refuse(": its positions are too large to be counted");
-    if (one.row / length != (one.row + one.rows - 1) / length)
-      refuse(": it lies in several samples. Cut it where a sample ends");
-    for (std::size_t row = one.row; row < one.row + one.rows; ++row) {
-      if (!places[row].is_padding()) refuse(": it overlaps an earlier segment");
-      places[row] = {one.row, one.row + one.rows, one.position + (row - one.row)};
-    }
-  }
-}
+void find_places(std::span<const Segment> segments, const Shape& batch, TokenPlace* places);
 
 /// The sequences of a batch, in the memory of the backend's tensors. Without segments each sample
 /// is one sequence.
@@ -68,19 +47,7 @@ class SequenceTable {
 
   /// For a tensor of this global shape.
   /// throws   shape_error if it does not have the rows of the batch for which segments were given
-  Sequences of(const Shape& shape) const {
-    const std::size_t position = sequence_position(shape);
-    const std::size_t length = shape[position].extent();
-    if (rows_ == 0) return Sequences(length);
-    const std::size_t rows = rows_of_tokens(shape);
-    if (rows != rows_) {
-      throw shape_error({"a tensor ", shape, " has ", rows,
-                         " rows of tokens, but the segments were given for a batch of ", rows_,
-                         ": layers behind one that changes the number of tokens, such as a "
-                         "ClassToken, take no segments; leave them out"});
-    }
-    return Sequences(length, static_cast<const TokenPlace*>(memory_.data()));
-  }
+  Sequences of(const Shape& shape) const;
 
  private:
   std::size_t rows_ = 0;
@@ -88,3 +55,53 @@ class SequenceTable {
 };
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void refuse_segment(std::size_t number, const Segment& one, const Shape& batch,
+                                     const char* why) {
+  throw argument_error({"segment ", number, " is rows ", one.row, " to ", one.row + one.rows,
+                        " (without the last) of a batch ", batch, why});
+}
+
+SHARDWISE_INLINE void find_places(std::span<const Segment> segments, const Shape& batch,
+                                  TokenPlace* places) {
+  const std::size_t position = sequence_position(batch);
+  const std::size_t length = batch[position].extent();
+  const std::size_t rows = rows_of_tokens(batch);
+  for (std::size_t r = 0; r < rows; ++r) places[r] = {};
+  for (std::size_t number = 0; number < segments.size(); ++number) {
+    const Segment& one = segments[number];
+    const auto refuse = [&](const char* why) { refuse_segment(number, one, batch, why); };
+    if (one.rows == 0) refuse(": it has no rows; leave it out");
+    if (one.rows > rows || one.row > rows - one.rows)
+      refuse(": it leaves the batch. Rows are counted over batch and sequence");
+    if (one.position > dynamic - one.rows) refuse(": its positions are too large to be counted");
+    if (one.row / length != (one.row + one.rows - 1) / length)
+      refuse(": it lies in several samples. Cut it where a sample ends");
+    for (std::size_t row = one.row; row < one.row + one.rows; ++row) {
+      if (!places[row].is_padding()) refuse(": it overlaps an earlier segment");
+      places[row] = {one.row, one.row + one.rows, one.position + (row - one.row)};
+    }
+  }
+}
+
+SHARDWISE_INLINE Sequences SequenceTable::of(const Shape& shape) const {
+  const std::size_t position = sequence_position(shape);
+  const std::size_t length = shape[position].extent();
+  if (rows_ == 0) return Sequences(length);
+  const std::size_t rows = rows_of_tokens(shape);
+  if (rows != rows_) {
+    throw shape_error({"a tensor ", shape, " has ", rows,
+                       " rows of tokens, but the segments were given for a batch of ", rows_,
+                       ": layers behind one that changes the number of tokens, such as a "
+                       "ClassToken, take no segments; leave them out"});
+  }
+  return Sequences(length, static_cast<const TokenPlace*>(memory_.data()));
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -38,42 +39,16 @@ struct SharedByStages {
 class SharedParameters {
  public:
   /// Whether a layer so far owns parameters with this tag.
-  bool has_owner(const void* tag) const {
-    for (const Owner& owner : owners_)
-      if (owner.tag == tag) return true;
-    return false;
-  }
+  bool has_owner(const void* tag) const;
 
   /// Adds an owner and the places of its parameters.
   SharedUse own(const void* tag, std::span<const ParameterSlot> slots,
-                std::span<const ParameterSpec> specs) {
-    Owner owner{tag, {}, {}, 1};
-    for (const ParameterSlot& slot : slots) owner.slots.add(slot);
-    for (const ParameterSpec& spec : specs) owner.specs.add(spec);
-    owners_.add(std::move(owner));
-    return {owners_.size() - 1, 0};
-  }
+                std::span<const ParameterSpec> specs);
 
   /// Finds the last owner of this tag, and writes the places of its parameters to `slots`.
   /// throws  shape_error if they have other shapes than `specs`
   SharedUse borrow(const void* tag, std::span<ParameterSlot> slots,
-                   std::span<const ParameterSpec> specs) {
-    std::size_t behind = owners_.size();
-    while (behind > 0 && owners_[behind - 1].tag != tag) --behind;
-    if (behind == 0)
-      throw argument_error("the layer borrows parameters that no layer in front of it owns");
-    Owner& found = owners_[behind - 1];
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-      const ParameterSpec& owned = found.specs[i];
-      if (!(owned.shape == specs[i].shape)) {
-        throw shape_error({"the layer borrows a parameter ", owned.name, " of shape ", owned.shape,
-                           ", but would have one of shape ", specs[i].shape,
-                           ": both layers must be of the same sizes"});
-      }
-      slots[i] = found.slots[i];
-    }
-    return {behind - 1, found.uses++};
-  }
+                   std::span<const ParameterSpec> specs);
 
   /// Whether a gradient is added to that of a later use, which has already run backward.
   bool adds(const SharedUse& use) const {
@@ -91,3 +66,46 @@ class SharedParameters {
 };
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE bool SharedParameters::has_owner(const void* tag) const {
+  for (const Owner& owner : owners_)
+    if (owner.tag == tag) return true;
+  return false;
+}
+
+SHARDWISE_INLINE SharedUse SharedParameters::own(const void* tag,
+                                                 std::span<const ParameterSlot> slots,
+                                                 std::span<const ParameterSpec> specs) {
+  Owner owner{tag, {}, {}, 1};
+  for (const ParameterSlot& slot : slots) owner.slots.add(slot);
+  for (const ParameterSpec& spec : specs) owner.specs.add(spec);
+  owners_.add(std::move(owner));
+  return {owners_.size() - 1, 0};
+}
+
+SHARDWISE_INLINE SharedUse SharedParameters::borrow(const void* tag, std::span<ParameterSlot> slots,
+                                                    std::span<const ParameterSpec> specs) {
+  std::size_t behind = owners_.size();
+  while (behind > 0 && owners_[behind - 1].tag != tag) --behind;
+  if (behind == 0)
+    throw argument_error("the layer borrows parameters that no layer in front of it owns");
+  Owner& found = owners_[behind - 1];
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const ParameterSpec& owned = found.specs[i];
+    if (!(owned.shape == specs[i].shape)) {
+      throw shape_error({"the layer borrows a parameter ", owned.name, " of shape ", owned.shape,
+                         ", but would have one of shape ", specs[i].shape,
+                         ": both layers must be of the same sizes"});
+    }
+    slots[i] = found.slots[i];
+  }
+  return {behind - 1, found.uses++};
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

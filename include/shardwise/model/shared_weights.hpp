@@ -8,6 +8,7 @@
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/redistribute/run.hpp"
 
@@ -20,38 +21,16 @@ class SharedWeights {
   SharedWeights(const SharedWeights&) = delete;
   SharedWeights& operator=(const SharedWeights&) = delete;
   /// Ends the process for a model that leaves readers, whose weights are then gone.
-  ~SharedWeights() {
-    if (owner_ != nullptr) owner_->readers_.fetch_sub(1, std::memory_order_release);
-    if (readers_.load(std::memory_order_acquire) == 0) return;
-    std::fputs(
-        "shardwise: a Model ends before the readers that share its weights; let it live longer\n",
-        stderr);
-    std::abort();
-  }
+  ~SharedWeights();
 
   /// From now on a reader of the weights of this model, or of those that it reads itself.
-  void read(SharedWeights& of) {
-    owner_ = of.owner_ == nullptr ? &of : of.owner_;
-    owner_->readers_.fetch_add(1, std::memory_order_relaxed);
-  }
+  void read(SharedWeights& of);
 
   /// throws  argument_error in a reader, and while a model has readers
-  void require_own() const {
-    if (owner_ == nullptr && readers_.load(std::memory_order_acquire) == 0) return;
-    refuse();
-  }
+  void require_own() const;
 
  private:
-  [[noreturn, gnu::cold]] void refuse() const {
-    if (owner_ != nullptr)
-      throw argument_error(
-          "this model reads the weights of another one, and is only evaluated: train, change, load "
-          "or save that one");
-    throw argument_error({readers_.load(),
-                          " reader(s) share the weights of this model, which is "
-                          "only evaluated meanwhile: end them before you train, change, load or "
-                          "save it, and make new ones after that"});
-  }
+  [[noreturn, gnu::cold]] void refuse() const;
 
   SharedWeights* owner_ = nullptr;
   std::atomic<int> readers_{0};
@@ -94,3 +73,41 @@ void require_beside(const Ranks& reader, const Ranks& model) {
 }
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE SharedWeights::~SharedWeights() {
+  if (owner_ != nullptr) owner_->readers_.fetch_sub(1, std::memory_order_release);
+  if (readers_.load(std::memory_order_acquire) == 0) return;
+  std::fputs(
+      "shardwise: a Model ends before the readers that share its weights; let it live longer\n",
+      stderr);
+  std::abort();
+}
+
+SHARDWISE_INLINE void SharedWeights::read(SharedWeights& of) {
+  owner_ = of.owner_ == nullptr ? &of : of.owner_;
+  owner_->readers_.fetch_add(1, std::memory_order_relaxed);
+}
+
+SHARDWISE_INLINE void SharedWeights::require_own() const {
+  if (owner_ == nullptr && readers_.load(std::memory_order_acquire) == 0) return;
+  refuse();
+}
+
+SHARDWISE_INLINE void SharedWeights::refuse() const {
+  if (owner_ != nullptr)
+    throw argument_error(
+        "this model reads the weights of another one, and is only evaluated: train, change, load "
+        "or save that one");
+  throw argument_error({readers_.load(),
+                        " reader(s) share the weights of this model, which is "
+                        "only evaluated meanwhile: end them before you train, change, load or "
+                        "save it, and make new ones after that"});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

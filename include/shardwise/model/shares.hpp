@@ -10,6 +10,7 @@
 #include "shardwise/comm/detail/agreed.hpp"
 #include "shardwise/comm/gathered.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
@@ -29,10 +30,7 @@ struct Share {
 
 /// The share of a group that the rank at `along` updates, as elements of a model's values. It may
 /// begin and end inside a parameter.
-inline Interval share_of(const Interval& group, Place along) {
-  const Interval mine = block_of(group.size, along);
-  return {group.offset + mine.offset, mine.size};
-}
+Interval share_of(const Interval& group, Place along);
 
 /// What a rank updates: a share of each group of parameters, by Holding; or all elements, which are
 /// then the first share.
@@ -129,3 +127,16 @@ void gather_shares([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Sh
 }
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE Interval share_of(const Interval& group, Place along) {
+  const Interval mine = block_of(group.size, along);
+  return {group.offset + mine.offset, mine.size};
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -11,6 +11,7 @@
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/comm/moves.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
@@ -55,11 +56,7 @@ void gather_stored(Run<Context>& run, const ParameterLayout& layout, const Param
 }
 
 /// Elements of so many parameters together.
-inline std::size_t elements_of(const ParameterSlot* slots, std::size_t count) {
-  std::size_t sum = 0;
-  for (std::size_t i = 0; i < count; ++i) sum += slots[i].size;
-  return sum;
-}
+std::size_t elements_of(const ParameterSlot* slots, std::size_t count);
 
 /// to[i] = from[i], rounded to Via before.
 template <Real To, Real Via, Real From>
@@ -222,3 +219,17 @@ class WholeParameters<Context, false> {
 };
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE std::size_t elements_of(const ParameterSlot* slots, std::size_t count) {
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < count; ++i) sum += slots[i].size;
+  return sum;
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE
