@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
@@ -21,24 +22,10 @@ namespace shardwise {
 namespace detail {
 
 /// Puts 0, ..., order.size() - 1 in a random order, see shuffled_order.
-inline void shuffle(std::vector<std::uint32_t>& order, Seed seed, std::uint64_t epoch) {
-  const RandomStream draws(seed, data_ordinal, epoch);
-  std::iota(order.begin(), order.end(), 0U);
-  draws.for_each_bits(0, order.size(), [&order](std::uint64_t i, std::uint32_t word) {
-    std::swap(order[i], order[word * (i + 1) >> 32]);
-  });
-}
+void shuffle(std::vector<std::uint32_t>& order, Seed seed, std::uint64_t epoch);
 
 /// The numbers 0, ..., count - 1 in this order. Throws argument_error for a count of 2^32 or more.
-inline std::vector<std::uint32_t> stored_order(std::size_t count) {
-  if (count > std::numeric_limits<std::uint32_t>::max())
-    throw argument_error({"order of samples: ", count,
-                          " samples are more than their 32-bit numbers can tell apart; split the "
-                          "data set"});
-  std::vector<std::uint32_t> order(count);
-  std::iota(order.begin(), order.end(), 0U);
-  return order;
-}
+std::vector<std::uint32_t> stored_order(std::size_t count);
 
 /// A random permutation of 0, ..., count - 1 that depends only on `count`, `seed` and `epoch`, so
 /// that every rank computes the same one. Throws argument_error for a count or an epoch of 2^32 or
@@ -46,12 +33,7 @@ inline std::vector<std::uint32_t> stored_order(std::size_t count) {
 ///
 /// Source: the shuffle of Fisher and Yates, from the front. One word chooses among at most `count`
 /// places, so the relative error of its probability is less than count / 2^32.
-inline std::vector<std::uint32_t> shuffled_order(std::size_t count, Seed seed,
-                                                 std::uint64_t epoch) {
-  std::vector<std::uint32_t> order = stored_order(count);
-  detail::shuffle(order, seed, epoch);
-  return order;
-}
+std::vector<std::uint32_t> shuffled_order(std::size_t count, Seed seed, std::uint64_t epoch);
 
 }  // namespace detail
 
@@ -123,19 +105,7 @@ class DistributedSampler {
   }
 
   /// The next batch; after the last one of an epoch, the first one of the next epoch.
-  SampleBatch next() {
-    if (!is_ordered_ && options_.order == SampleOrder::shuffled) {
-      detail::shuffle(order_, Seed{state_.seed}, state_.epoch);
-    }
-    is_ordered_ = true;
-    const std::uint32_t* const first = order_.data() + state_.position;
-    const std::size_t size = std::min(options_.batch_size, order_.size() - state_.position);
-    const Interval outer = block_of(size, place_[MeshAxis::replica]);
-    const Interval inner = block_of(outer.size, place_[MeshAxis::data]);
-    state_.position += size;
-    begin_epoch_if_over();
-    return {{first, size}, {first + outer.offset + inner.offset, inner.size}};
-  }
+  SampleBatch next();
 
   ///@{
   /// Batches of a whole epoch, and those left in this one: at least one.
@@ -157,16 +127,7 @@ class DistributedSampler {
   /// Continues from `state`, which may be from a sampler with another number of ranks or batch
   /// size.
   /// throws   argument_error for a position beyond the samples or an epoch of 2^32 and more
-  void set_state(const SamplerState& state) {
-    if (state.position > order_.size() || state.epoch >> 32 != 0) {
-      throw argument_error({"sampler: there is no position ", state.position, " in epoch ",
-                            state.epoch, " of ", order_.size(),
-                            " samples; is this the state of a sampler of another data set?"});
-    }
-    state_ = state;
-    is_ordered_ = false;
-    begin_epoch_if_over();
-  }
+  void set_state(const SamplerState& state);
 
  private:
   static MeshPlace on_data(Place place) {
@@ -175,18 +136,9 @@ class DistributedSampler {
     return on;
   }
 
-  std::size_t batches_in(std::size_t samples) const {
-    const std::size_t full = samples / options_.batch_size;
-    const bool rest = samples % options_.batch_size != 0;
-    return full + (rest && options_.last == LastBatch::keep ? 1 : 0);
-  }
+  std::size_t batches_in(std::size_t samples) const;
 
-  void begin_epoch_if_over() {
-    if (batches_left() > 0) return;
-    ++state_.epoch;
-    state_.position = 0;
-    is_ordered_ = false;
-  }
+  void begin_epoch_if_over();
 
   SamplerOptions options_;
   MeshPlace place_;
@@ -196,3 +148,78 @@ class DistributedSampler {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void shuffle(std::vector<std::uint32_t>& order, Seed seed, std::uint64_t epoch) {
+  const RandomStream draws(seed, data_ordinal, epoch);
+  std::iota(order.begin(), order.end(), 0U);
+  draws.for_each_bits(0, order.size(), [&order](std::uint64_t i, std::uint32_t word) {
+    std::swap(order[i], order[word * (i + 1) >> 32]);
+  });
+}
+
+SHARDWISE_INLINE std::vector<std::uint32_t> stored_order(std::size_t count) {
+  if (count > std::numeric_limits<std::uint32_t>::max())
+    throw argument_error({"order of samples: ", count,
+                          " samples are more than their 32-bit numbers can tell apart; split the "
+                          "data set"});
+  std::vector<std::uint32_t> order(count);
+  std::iota(order.begin(), order.end(), 0U);
+  return order;
+}
+
+SHARDWISE_INLINE std::vector<std::uint32_t> shuffled_order(std::size_t count, Seed seed,
+                                                           std::uint64_t epoch) {
+  std::vector<std::uint32_t> order = stored_order(count);
+  detail::shuffle(order, seed, epoch);
+  return order;
+}
+
+}  // namespace shardwise::detail
+
+namespace shardwise {
+
+SHARDWISE_INLINE SampleBatch DistributedSampler::next() {
+  if (!is_ordered_ && options_.order == SampleOrder::shuffled) {
+    detail::shuffle(order_, Seed{state_.seed}, state_.epoch);
+  }
+  is_ordered_ = true;
+  const std::uint32_t* const first = order_.data() + state_.position;
+  const std::size_t size = std::min(options_.batch_size, order_.size() - state_.position);
+  const Interval outer = block_of(size, place_[MeshAxis::replica]);
+  const Interval inner = block_of(outer.size, place_[MeshAxis::data]);
+  state_.position += size;
+  begin_epoch_if_over();
+  return {{first, size}, {first + outer.offset + inner.offset, inner.size}};
+}
+
+SHARDWISE_INLINE void DistributedSampler::set_state(const SamplerState& state) {
+  if (state.position > order_.size() || state.epoch >> 32 != 0) {
+    throw argument_error({"sampler: there is no position ", state.position, " in epoch ",
+                          state.epoch, " of ", order_.size(),
+                          " samples; is this the state of a sampler of another data set?"});
+  }
+  state_ = state;
+  is_ordered_ = false;
+  begin_epoch_if_over();
+}
+
+SHARDWISE_INLINE std::size_t DistributedSampler::batches_in(std::size_t samples) const {
+  const std::size_t full = samples / options_.batch_size;
+  const bool rest = samples % options_.batch_size != 0;
+  return full + (rest && options_.last == LastBatch::keep ? 1 : 0);
+}
+
+SHARDWISE_INLINE void DistributedSampler::begin_epoch_if_over() {
+  if (batches_left() > 0) return;
+  ++state_.epoch;
+  state_.position = 0;
+  is_ordered_ = false;
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

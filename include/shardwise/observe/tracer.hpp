@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/model/observer.hpp"
 
 namespace shardwise {
@@ -39,13 +40,7 @@ class Tracer {
   /// Deletes all events and reserves memory for this number. In a training step a layer records
   /// four events, each composition two, each redistribution one.
   /// throws   std::bad_alloc; then events are unchanged
-  void reserve(std::size_t events) {
-    std::vector<Event> room;
-    room.reserve(events);
-    events_.swap(room);
-    room_ = events;
-    forget_open();
-  }
+  void reserve(std::size_t events);
 
   /// Deletes all events and keeps the memory.
   void clear() {
@@ -60,33 +55,13 @@ class Tracer {
   std::size_t dropped() const { return dropped_; }
 
   /// As `Observer` says.
-  void begin(const Work& work) {
-    if (events_.size() == room_) {
-      ++dropped_;
-      ++open_dropped_;
-      return;
-    }
-    const std::int64_t time = now();
-    events_.push_back({work, open_, time, time});
-    open_ = events_.size() - 1;
-  }
+  void begin(const Work& work);
 
   /// Does nothing for events that began before the last `reserve` or `clear`.
-  void end() noexcept {
-    if (open_dropped_ > 0) {
-      --open_dropped_;
-    } else if (open_ != none) {
-      events_[open_].end = now();
-      open_ = events_[open_].within;
-    }
-  }
+  void end() noexcept;
 
  private:
-  static std::int64_t now() noexcept {
-    using std::chrono::nanoseconds;
-    const auto time = std::chrono::steady_clock::now().time_since_epoch();
-    return std::chrono::duration_cast<nanoseconds>(time).count();
-  }
+  static std::int64_t now() noexcept;
 
   void forget_open() {
     open_ = none;
@@ -102,3 +77,45 @@ class Tracer {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE void Tracer::reserve(std::size_t events) {
+  std::vector<Event> room;
+  room.reserve(events);
+  events_.swap(room);
+  room_ = events;
+  forget_open();
+}
+
+SHARDWISE_INLINE void Tracer::begin(const Work& work) {
+  if (events_.size() == room_) {
+    ++dropped_;
+    ++open_dropped_;
+    return;
+  }
+  const std::int64_t time = now();
+  events_.push_back({work, open_, time, time});
+  open_ = events_.size() - 1;
+}
+
+SHARDWISE_INLINE void Tracer::end() noexcept {
+  if (open_dropped_ > 0) {
+    --open_dropped_;
+  } else if (open_ != none) {
+    events_[open_].end = now();
+    open_ = events_[open_].within;
+  }
+}
+
+SHARDWISE_INLINE std::int64_t Tracer::now() noexcept {
+  using std::chrono::nanoseconds;
+  const auto time = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<nanoseconds>(time).count();
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

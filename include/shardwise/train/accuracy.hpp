@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/core/tensor_memory.hpp"
@@ -111,11 +112,7 @@ std::int64_t top_k_of_split(Run<Context>& run, const LogitRows<T>& rows, const S
                  Plus{});
 }
 
-inline void check_k(std::size_t k, std::size_t classes) {
-  if (k > 0 && k <= classes) return;
-  throw argument_error({"count_top_k: k is ", k, ", but there are ", classes,
-                        " classes: it must be in [1, classes]"});
-}
+void check_k(std::size_t k, std::size_t classes);
 
 /// The number of rows whose label has one of the k largest logits, over the ranks that share the
 /// layers.
@@ -198,3 +195,17 @@ std::size_t count_correct(M& model, typename M::input_view x, const Labels& labe
 }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void check_k(std::size_t k, std::size_t classes) {
+  if (k > 0 && k <= classes) return;
+  throw argument_error({"count_top_k: k is ", k, ", but there are ", classes,
+                        " classes: it must be in [1, classes]"});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "shardwise/backend/detail/elementary.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/layout/local_shape.hpp"
 #include "shardwise/train/class_weights.hpp"
@@ -89,10 +90,7 @@ struct BinaryCrossEntropy {
   template <Layout L>
   using exchanges = SumOfTerms<L>;
 
-  void require_target(const Shape& prediction, const Shape& target) const {
-    detail::require_equal_shapes(name, prediction, target);
-    detail::require_weights(name, of_positive, positive_weights, prediction);
-  }
+  void require_target(const Shape& prediction, const Shape& target) const;
 
   template <class Frame, Real T, Layout L, class Target>
   auto operator()(Frame& frame, View<const T, L> prediction, const Target& target,
@@ -131,3 +129,17 @@ struct BinaryCrossEntropy {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE void BinaryCrossEntropy::require_target(const Shape& prediction,
+                                                         const Shape& target) const {
+  detail::require_equal_shapes(name, prediction, target);
+  detail::require_weights(name, of_positive, positive_weights, prediction);
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

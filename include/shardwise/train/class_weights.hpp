@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "shardwise/comm/given_options.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/tensor_memory.hpp"
@@ -57,22 +58,12 @@ struct CheckedWeight {
 };
 
 /// The position of the axis of `prediction` that has these weights, or its rank if there is none.
-inline std::size_t axis_of_weights(const ClassWeights& weights, const Shape& prediction) {
-  if (weights.global().rank() != 1) return prediction.rank();
-  const Dim& classes = weights.global()[0];
-  const std::size_t axis = prediction.find(classes.axis);
-  const bool fits = axis < prediction.rank() && prediction[axis].extent() == classes.extent();
-  return fits ? axis : prediction.rank();
-}
+std::size_t axis_of_weights(const ClassWeights& weights, const Shape& prediction);
 
 /// Throws shape_error unless the weights are those of an axis of `prediction`; `loss` and `what`
 /// are the names of the loss and of its weights.
-inline void require_weights(std::string_view loss, std::string_view what,
-                            const ClassWeights& weights, const Shape& prediction) {
-  if (!are_given(weights) || axis_of_weights(weights, prediction) < prediction.rank()) return;
-  throw shape_error({loss, ": the ", what, " are a tensor ", weights.global(),
-                     "; give one number for each class, which are an axis of ", prediction});
-}
+void require_weights(std::string_view loss, std::string_view what, const ClassWeights& weights,
+                     const Shape& prediction);
 
 /// A copy of the weights in memory of the host.
 template <class B>
@@ -142,3 +133,26 @@ class WeightsOfCall {
 }  // namespace detail
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE std::size_t axis_of_weights(const ClassWeights& weights, const Shape& prediction) {
+  if (weights.global().rank() != 1) return prediction.rank();
+  const Dim& classes = weights.global()[0];
+  const std::size_t axis = prediction.find(classes.axis);
+  const bool fits = axis < prediction.rank() && prediction[axis].extent() == classes.extent();
+  return fits ? axis : prediction.rank();
+}
+
+SHARDWISE_INLINE void require_weights(std::string_view loss, std::string_view what,
+                                      const ClassWeights& weights, const Shape& prediction) {
+  if (!are_given(weights) || axis_of_weights(weights, prediction) < prediction.rank()) return;
+  throw shape_error({loss, ": the ", what, " are a tensor ", weights.global(),
+                     "; give one number for each class, which are an axis of ", prediction});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

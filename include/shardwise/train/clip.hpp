@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/partition.hpp"
@@ -66,24 +67,10 @@ struct Scale {
 };
 
 /// Throws argument_error if there are no gradients, or if they have a loss scale.
-inline void require_plain_gradients(GradientState gradients, const StepUnderWay* step,
-                                    const char* who) {
-  if (gradients == GradientState::none) {
-    throw argument_error({who, " needs the gradients of at least one batch of this step"});
-  }
-  if (step != nullptr && step->loss_scale != 1) {
-    throw argument_error({who, ": the gradients are those of the loss times ", step->loss_scale,
-                          ", which the Step takes out again when it finishes: begin it with the "
-                          "clip_norm that is wanted, and its finish() gives the norm"});
-  }
-}
+void require_plain_gradients(GradientState gradients, const StepUnderWay* step, const char* who);
 
 /// Throws argument_error for a norm that gradients cannot be scaled down to.
-inline void check_clip_norm(double max_norm, const char* who) {
-  if (max_norm > 0 && std::isfinite(max_norm)) return;
-  throw argument_error(
-      {who, ": the norm to cut down to is ", max_norm, "; it must be a number above 0"});
-}
+void check_clip_norm(double max_norm, const char* who);
 
 /// The norm, from its square or, for Norm::infinity, from itself.
 template <class A>
@@ -252,3 +239,29 @@ double clip_gradients(M& models, double max_norm, Norm norm = Norm::euclidean) {
 }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void require_plain_gradients(GradientState gradients, const StepUnderWay* step,
+                                              const char* who) {
+  if (gradients == GradientState::none) {
+    throw argument_error({who, " needs the gradients of at least one batch of this step"});
+  }
+  if (step != nullptr && step->loss_scale != 1) {
+    throw argument_error({who, ": the gradients are those of the loss times ", step->loss_scale,
+                          ", which the Step takes out again when it finishes: begin it with the "
+                          "clip_norm that is wanted, and its finish() gives the norm"});
+  }
+}
+
+SHARDWISE_INLINE void check_clip_norm(double max_norm, const char* who) {
+  if (max_norm > 0 && std::isfinite(max_norm)) return;
+  throw argument_error(
+      {who, ": the norm to cut down to is ", max_norm, "; it must be a number above 0"});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "shardwise/backend/detail/rows.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -208,9 +209,7 @@ struct CrossEntropy {
     return loss().exchange_shapes<L>(logits);
   }
 
-  void require_target(const Shape& logits, const Shape& labels) const {
-    loss().require(logits, labels);
-  }
+  void require_target(const Shape& logits, const Shape& labels) const;
 
   template <class Frame, Real T, Layout L, class Labels>
   auto operator()(Frame& frame, View<const T, L> logits, const Labels& labels,
@@ -273,9 +272,7 @@ struct MaskedCrossEntropy {
     return loss().exchange_shapes<L>(logits);
   }
 
-  void require_target(const Shape& logits, const Shape& labels) const {
-    loss().require(logits, labels);
-  }
+  void require_target(const Shape& logits, const Shape& labels) const;
 
   template <class Frame, Real T, Layout L, class Labels>
   auto operator()(Frame& frame, View<const T, L> logits, const Labels& labels,
@@ -291,3 +288,20 @@ struct MaskedCrossEntropy {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE void CrossEntropy::require_target(const Shape& logits, const Shape& labels) const {
+  loss().require(logits, labels);
+}
+
+SHARDWISE_INLINE void MaskedCrossEntropy::require_target(const Shape& logits,
+                                                         const Shape& labels) const {
+  loss().require(logits, labels);
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/layout/view.hpp"
@@ -41,12 +42,7 @@ struct PutTerm {
 };
 
 /// Throws shape_error unless prediction and target have the same shape; `loss` is its name.
-inline void require_equal_shapes(std::string_view loss, const Shape& prediction,
-                                 const Shape& target) {
-  if (prediction == target) return;
-  throw shape_error({loss, ": the prediction is a tensor ", prediction, " and the target ", target,
-                     "; they must be equal, axes included"});
-}
+void require_equal_shapes(std::string_view loss, const Shape& prediction, const Shape& target);
 
 /// The sum over all elements of term(i, prediction, target), or the mean, as `loss.reduction` says;
 /// writes its gradient, for which all slopes are multiplied by `slopes`. Terms are computed in
@@ -73,3 +69,18 @@ auto element_loss(const Loss& loss, Frame& frame, View<const T, L> prediction,
 }
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void require_equal_shapes(std::string_view loss, const Shape& prediction,
+                                           const Shape& target) {
+  if (prediction == target) return;
+  throw shape_error({loss, ": the prediction is a tensor ", prediction, " and the target ", target,
+                     "; they must be equal, axes included"});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

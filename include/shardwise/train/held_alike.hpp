@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "shardwise/comm/detail/ranks_text.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/sentence.hpp"
@@ -110,18 +111,7 @@ GrowingList<std::size_t> drifted(R& ranks, const GrowingList<std::int64_t>& mark
 
 /// Of the ranks that hold a shard, those whose fingerprint is not that of more than half of them;
 /// all of them if there is no such fingerprint. `of_ranks` has one of each of `size` ranks.
-inline std::string other_ranks(const std::int64_t* of_ranks, std::size_t size) {
-  GrowingList<std::size_t> holders;
-  for (std::size_t rank = 0; rank < size; ++rank)
-    if (of_ranks[rank] != HeldAlike::not_held) holders.add(rank);
-  for (const std::size_t one : holders) {
-    GrowingList<std::size_t> others;
-    for (const std::size_t rank : holders)
-      if (of_ranks[rank] != of_ranks[one]) others.add(rank);
-    if (2 * others.size() < holders.size()) return ranks_text(others);
-  }
-  return ranks_text(holders);
-}
+std::string other_ranks(const std::int64_t* of_ranks, std::size_t size);
 
 /// What compare_held does, which documents it.
 template <class M>
@@ -180,3 +170,24 @@ void compare_held(M& model, Optimizer<Rule, M>& optimizer) {
 ///@}
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE std::string other_ranks(const std::int64_t* of_ranks, std::size_t size) {
+  GrowingList<std::size_t> holders;
+  for (std::size_t rank = 0; rank < size; ++rank)
+    if (of_ranks[rank] != HeldAlike::not_held) holders.add(rank);
+  for (const std::size_t one : holders) {
+    GrowingList<std::size_t> others;
+    for (const std::size_t rank : holders)
+      if (of_ranks[rank] != of_ranks[one]) others.add(rank);
+    if (2 * others.size() < holders.size()) return ranks_text(others);
+  }
+  return ranks_text(holders);
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "shardwise/backend/detail/elementary.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/train/element_loss.hpp"
 
@@ -31,13 +32,7 @@ struct SquaredWithin {
 };
 
 /// Throws argument_error unless `value` is finite and above 0, or 0 if that may be.
-inline void check_bound(const char* loss, const char* option, double value, bool may_be_zero) {
-  if (std::isfinite(value) && (value > 0 || (may_be_zero && value == 0))) return;
-  throw argument_error({loss, ": ", option, " is ", value,
-                        ", but it is a difference of prediction and target up to which squares "
-                        "count: give a number ",
-                        may_be_zero ? "that is not negative" : "above 0"});
-}
+void check_bound(const char* loss, const char* option, double value, bool may_be_zero);
 
 }  // namespace detail
 
@@ -65,10 +60,7 @@ struct Huber {
   template <Layout L>
   using exchanges = SumOfTerms<L>;
 
-  void require_target(const Shape& prediction, const Shape& target) const {
-    detail::check_bound(name, "delta", delta, false);
-    detail::require_equal_shapes(name, prediction, target);
-  }
+  void require_target(const Shape& prediction, const Shape& target) const;
 
   template <class Frame, Real T, Layout L, class Target>
   auto operator()(Frame& frame, View<const T, L> prediction, const Target& target,
@@ -105,10 +97,7 @@ struct SmoothL1 {
   template <Layout L>
   using exchanges = SumOfTerms<L>;
 
-  void require_target(const Shape& prediction, const Shape& target) const {
-    detail::check_bound(name, "beta", beta, true);
-    detail::require_equal_shapes(name, prediction, target);
-  }
+  void require_target(const Shape& prediction, const Shape& target) const;
 
   template <class Frame, Real T, Layout L, class Target>
   auto operator()(Frame& frame, View<const T, L> prediction, const Target& target,
@@ -123,3 +112,34 @@ struct SmoothL1 {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void check_bound(const char* loss, const char* option, double value,
+                                  bool may_be_zero) {
+  if (std::isfinite(value) && (value > 0 || (may_be_zero && value == 0))) return;
+  throw argument_error({loss, ": ", option, " is ", value,
+                        ", but it is a difference of prediction and target up to which squares "
+                        "count: give a number ",
+                        may_be_zero ? "that is not negative" : "above 0"});
+}
+
+}  // namespace shardwise::detail
+
+namespace shardwise {
+
+SHARDWISE_INLINE void Huber::require_target(const Shape& prediction, const Shape& target) const {
+  detail::check_bound(name, "delta", delta, false);
+  detail::require_equal_shapes(name, prediction, target);
+}
+
+SHARDWISE_INLINE void SmoothL1::require_target(const Shape& prediction, const Shape& target) const {
+  detail::check_bound(name, "beta", beta, true);
+  detail::require_equal_shapes(name, prediction, target);
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/view.hpp"
@@ -70,14 +71,7 @@ struct LabelOptions {
 
   /// Throws shape_error for labels or weights that do not fit the logits, argument_error unless
   /// `counted` is finite and not negative.
-  void require(const Shape& logits, const Shape& labels) const {
-    check_label_shape(logits, labels);
-    require_weights(loss, "class weights", class_weights, Shape{logits.back()});
-    if (std::isfinite(counted.value) && counted.value >= 0) return;
-    throw argument_error({loss, ": `counted` is ", counted.value,
-                          "; give the number of labels of the whole step that are not ignored, or "
-                          "the sum of their weights"});
-  }
+  void require(const Shape& logits, const Shape& labels) const;
 
   /// The labels as a view, after all checks that need no other rank.
   template <Layout L, class Frame, class T, class Labels>
@@ -139,3 +133,20 @@ struct LabelOptions {
 };
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void LabelOptions::require(const Shape& logits, const Shape& labels) const {
+  check_label_shape(logits, labels);
+  require_weights(loss, "class weights", class_weights, Shape{logits.back()});
+  if (std::isfinite(counted.value) && counted.value >= 0) return;
+  throw argument_error({loss, ": `counted` is ", counted.value,
+                        "; give the number of labels of the whole step that are not ignored, or "
+                        "the sum of their weights"});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

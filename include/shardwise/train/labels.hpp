@@ -8,6 +8,7 @@
 #include <string>
 #include <type_traits>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/sentence.hpp"
@@ -49,13 +50,7 @@ template <Layout L>
 using rows_layout_t = std::conditional_t<std::same_as<L, Sharded<Axis::feature>>, Invariant, L>;
 
 /// Throws argument_error for a split target that is another rank's part.
-inline void require_own_target(Place target, Place prediction) {
-  if (target == prediction) return;
-  throw argument_error({"the labels or targets are the part of rank ", target.rank, " of ",
-                        target.size, ", but the prediction is that of rank ", prediction.rank,
-                        " of ", prediction.size,
-                        ": make both with place_of(ranks) of the model's communicator"});
-}
+void require_own_target(Place target, Place prediction);
 
 /// No label is ignored.
 inline constexpr std::int64_t none_ignored = std::numeric_limits<std::int64_t>::min();
@@ -94,16 +89,7 @@ template <Layout Along>
 }
 
 /// Throws shape_error unless there is one label for each row of `logits`.
-inline void check_label_shape(const Shape& logits, const Shape& labels) {
-  if (logits.rank() == 0 || logits.back().axis != Axis::feature) {
-    throw shape_error({"the logits are a tensor ", logits,
-                       "; their innermost axis must be feature, which are the classes"});
-  }
-  if (!(labels == logits.without_back())) {
-    throw shape_error({"the labels are a tensor ", labels, ", but logits ", logits,
-                       " need one label for each row: ", logits.without_back()});
-  }
-}
+void check_label_shape(const Shape& logits, const Shape& labels);
 
 /// The same, and argument_error for a label that is neither a class nor ignored. If labels are
 /// whole, every rank throws the same error; on a mesh, every rank is told of the first slice with
@@ -201,3 +187,30 @@ auto part_of_target([[maybe_unused]] B& backend, [[maybe_unused]] Pool& pool, co
 }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void require_own_target(Place target, Place prediction) {
+  if (target == prediction) return;
+  throw argument_error({"the labels or targets are the part of rank ", target.rank, " of ",
+                        target.size, ", but the prediction is that of rank ", prediction.rank,
+                        " of ", prediction.size,
+                        ": make both with place_of(ranks) of the model's communicator"});
+}
+
+SHARDWISE_INLINE void check_label_shape(const Shape& logits, const Shape& labels) {
+  if (logits.rank() == 0 || logits.back().axis != Axis::feature) {
+    throw shape_error({"the logits are a tensor ", logits,
+                       "; their innermost axis must be feature, which are the classes"});
+  }
+  if (!(labels == logits.without_back())) {
+    throw shape_error({"the labels are a tensor ", labels, ", but logits ", logits,
+                       " need one label for each row: ", logits.without_back()});
+  }
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

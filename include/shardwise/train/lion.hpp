@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "shardwise/backend/detail/elementary.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/train/optimizer.hpp"
 
 namespace shardwise {
@@ -34,13 +35,7 @@ struct Lion {
   }
 
   /// throws   argument_error for negative options, and for a beta of 1 or more
-  void check() const {
-    constexpr double any = std::numeric_limits<double>::infinity();
-    detail::check_option("Lion", "learning_rate", learning_rate, any);
-    detail::check_option("Lion", "beta1", beta1, 1);
-    detail::check_option("Lion", "beta2", beta2, 1);
-    detail::check_option("Lion", "weight_decay", weight_decay, any);
-  }
+  void check() const;
 
   /// m.
   static constexpr std::size_t moments() { return 1; }
@@ -77,3 +72,19 @@ struct Lion {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE void Lion::check() const {
+  constexpr double any = std::numeric_limits<double>::infinity();
+  detail::check_option("Lion", "learning_rate", learning_rate, any);
+  detail::check_option("Lion", "beta1", beta1, 1);
+  detail::check_option("Lion", "beta2", beta2, 1);
+  detail::check_option("Lion", "weight_decay", weight_decay, any);
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/independent_loop.hpp"
 #include "shardwise/core/memory.hpp"
@@ -151,10 +152,7 @@ class DeviceLoss {
   double divisor_ = 1;
 };
 
-[[noreturn]] inline void throw_for_no_samples() {
-  throw argument_error(
-      "the loss is made of samples, but the whole batch is empty: give at least one");
-}
+[[noreturn]] void throw_for_no_samples();
 }  // namespace detail
 
 /// A loss's part of the rank's run: its exchanges, and its share of the step.
@@ -306,3 +304,16 @@ constexpr collectives loss_plan(const Chosen& loss, const Shape& prediction,
 }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void throw_for_no_samples() {
+  throw argument_error(
+      "the loss is made of samples, but the whole batch is empty: give at least one");
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/model/run.hpp"
@@ -47,23 +48,11 @@ class LossScaler {
  public:
   /// throws   argument_error for an initial scale that is not a normal float above 0, a growth not
   ///          above 1, a backoff not between 0 and 1, and an interval of 0
-  explicit LossScaler(const DynamicLossScale& options = {}) : options_(options) {
-    check("initial", options.initial, is_scale(options.initial), "a normal float above 0");
-    check("growth", options.growth, options.growth > 1 && std::isfinite(options.growth), "above 1");
-    check("backoff", options.backoff, options.backoff > 0 && options.backoff < 1,
-          "between 0 and 1");
-    check("interval", static_cast<double>(options.interval), options.interval > 0, "at least 1");
-    scale_ = options.initial;
-  }
+  explicit LossScaler(const DynamicLossScale& options = {});
 
   /// Keeps the factor constant; steps that overflow are skipped.
   /// throws   argument_error for a scale that is not a normal float above 0
-  static LossScaler fixed(double scale) {
-    LossScaler scaler(DynamicLossScale{.initial = scale});
-    scaler.options_.growth = 1;
-    scaler.options_.backoff = 1;
-    return scaler;
-  }
+  static LossScaler fixed(double scale);
 
   /// The factor for the next step.
   double scale() const { return scale_; }
@@ -76,42 +65,16 @@ class LossScaler {
 
   /// Continues from `state`, with this scaler's own options.
   /// throws   argument_error for a scale that is not a normal float above 0
-  void set_state(const LossScaleState& state) {
-    check("scale", state.scale, is_scale(state.scale), "a normal float above 0");
-    scale_ = state.scale;
-    in_a_row_ = state.in_a_row;
-    skipped_ = state.skipped;
-  }
+  void set_state(const LossScaleState& state);
 
   /// Updates the scale after a step. A `Step` calls it.
   /// throws   numeric_error if the scale would become too small
-  void update(bool overflowed) {
-    if (overflowed) {
-      const double smaller = scale_ * options_.backoff;
-      if (!is_scale(smaller)) {
-        throw numeric_error({"gradients overflow at a loss scale of ", scale_,
-                             " too, so it is not the scale that makes them do so. Try a smaller "
-                             "learning rate, or bf16 instead of fp16"});
-      }
-      scale_ = smaller;
-      in_a_row_ = 0;
-      ++skipped_;
-    } else if (++in_a_row_ >= options_.interval) {
-      if (is_scale(scale_ * options_.growth)) scale_ *= options_.growth;
-      in_a_row_ = 0;
-    }
-  }
+  void update(bool overflowed);
 
  private:
-  static bool is_scale(double scale) {
-    using Float = std::numeric_limits<float>;
-    return scale >= double{Float::min()} && scale <= double{Float::max()};
-  }
+  static bool is_scale(double scale);
 
-  static void check(const char* option, double value, bool good, const char* rule) {
-    if (good) return;
-    throw argument_error({"LossScaler: ", option, " is ", value, "; it must be ", rule});
-  }
+  static void check(const char* option, double value, bool good, const char* rule);
 
   DynamicLossScale options_;
   double scale_ = 1;
@@ -174,3 +137,61 @@ bool overflowed_anywhere(Run<Context>& run, [[maybe_unused]] const Shares& share
 }  // namespace detail
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE LossScaler::LossScaler(const DynamicLossScale& options) : options_(options) {
+  check("initial", options.initial, is_scale(options.initial), "a normal float above 0");
+  check("growth", options.growth, options.growth > 1 && std::isfinite(options.growth), "above 1");
+  check("backoff", options.backoff, options.backoff > 0 && options.backoff < 1, "between 0 and 1");
+  check("interval", static_cast<double>(options.interval), options.interval > 0, "at least 1");
+  scale_ = options.initial;
+}
+
+SHARDWISE_INLINE LossScaler LossScaler::fixed(double scale) {
+  LossScaler scaler(DynamicLossScale{.initial = scale});
+  scaler.options_.growth = 1;
+  scaler.options_.backoff = 1;
+  return scaler;
+}
+
+SHARDWISE_INLINE void LossScaler::set_state(const LossScaleState& state) {
+  check("scale", state.scale, is_scale(state.scale), "a normal float above 0");
+  scale_ = state.scale;
+  in_a_row_ = state.in_a_row;
+  skipped_ = state.skipped;
+}
+
+SHARDWISE_INLINE void LossScaler::update(bool overflowed) {
+  if (overflowed) {
+    const double smaller = scale_ * options_.backoff;
+    if (!is_scale(smaller)) {
+      throw numeric_error({"gradients overflow at a loss scale of ", scale_,
+                           " too, so it is not the scale that makes them do so. Try a smaller "
+                           "learning rate, or bf16 instead of fp16"});
+    }
+    scale_ = smaller;
+    in_a_row_ = 0;
+    ++skipped_;
+  } else if (++in_a_row_ >= options_.interval) {
+    if (is_scale(scale_ * options_.growth)) scale_ *= options_.growth;
+    in_a_row_ = 0;
+  }
+}
+
+SHARDWISE_INLINE bool LossScaler::is_scale(double scale) {
+  using Float = std::numeric_limits<float>;
+  return scale >= double{Float::min()} && scale <= double{Float::max()};
+}
+
+SHARDWISE_INLINE void LossScaler::check(const char* option, double value, bool good,
+                                        const char* rule) {
+  if (good) return;
+  throw argument_error({"LossScaler: ", option, " is ", value, "; it must be ", rule});
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/train/element_loss.hpp"
 
 namespace shardwise {
@@ -43,9 +44,7 @@ struct MeanSquaredError {
   template <Layout L>
   using exchanges = SumOfTerms<L>;
 
-  void require_target(const Shape& prediction, const Shape& target) const {
-    detail::require_equal_shapes(name, prediction, target);
-  }
+  void require_target(const Shape& prediction, const Shape& target) const;
 
   template <class Frame, Real T, Layout L, class Target>
   auto operator()(Frame& frame, View<const T, L> prediction, const Target& target,
@@ -57,3 +56,16 @@ struct MeanSquaredError {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE void MeanSquaredError::require_target(const Shape& prediction,
+                                                       const Shape& target) const {
+  detail::require_equal_shapes(name, prediction, target);
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

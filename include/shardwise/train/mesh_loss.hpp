@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/sentence.hpp"
@@ -70,11 +71,7 @@ auto with_slice_of_target(Run<Context>& run, const Shape& prediction, const Give
   }
 }
 
-inline std::string place_of_slice(int rank, const SliceOfBatch& slice) {
-  const std::string place = sentence({"rank ", rank, ", slice from sample ", slice.first});
-  if (!slice.cuts_tokens()) return place + " on";
-  return place + sentence({" and token ", slice.held().offset, " on"});
-}
+std::string place_of_slice(int rank, const SliceOfBatch& slice);
 
 /// Calls f(), and if other ranks have other samples, adds to the place of its error the rank, and
 /// where its slice begins: rows in the error are those of the slice.
@@ -94,10 +91,7 @@ auto at_slice(Run<Context>& run, const SliceOfBatch& slice, F&& f) {
 using NumbersOfSlice = std::array<double, 4>;
 
 /// The last digits of a number: as many as leave the square of its sum over so many slices exact.
-inline double low_digits(std::size_t samples, int slices) {
-  const std::size_t end = (std::size_t{1} << 26) / std::bit_ceil(static_cast<std::size_t>(slices));
-  return static_cast<double>(samples % end);
-}
+double low_digits(std::size_t samples, int slices);
 
 inline std::string name_of_slices() { return "loss of the slices"; }
 
@@ -184,3 +178,22 @@ double sum_of_slices(Run<Context>& run, const SliceOfBatch& slice, F&& of_slice)
 }
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE std::string place_of_slice(int rank, const SliceOfBatch& slice) {
+  const std::string place = sentence({"rank ", rank, ", slice from sample ", slice.first});
+  if (!slice.cuts_tokens()) return place + " on";
+  return place + sentence({" and token ", slice.held().offset, " on"});
+}
+
+SHARDWISE_INLINE double low_digits(std::size_t samples, int slices) {
+  const std::size_t end = (std::size_t{1} << 26) / std::bit_ceil(static_cast<std::size_t>(slices));
+  return static_cast<double>(samples % end);
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

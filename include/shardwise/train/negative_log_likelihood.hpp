@@ -8,6 +8,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/view.hpp"
@@ -79,9 +80,7 @@ struct NegativeLogLikelihood {
       std::conditional_t<detail::splits_rows<L>, std::tuple<detail::SumOfRanks, detail::SumOfRanks>,
                          SumOfTerms<L>>;
 
-  void require_target(const Shape& prediction, const Shape& labels) const {
-    options().require(prediction, labels);
-  }
+  void require_target(const Shape& prediction, const Shape& labels) const;
 
   template <class Frame, Real T, Layout L, class Labels>
   auto operator()(Frame& frame, View<const T, L> prediction, const Labels& given_labels,
@@ -110,3 +109,16 @@ struct NegativeLogLikelihood {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE void NegativeLogLikelihood::require_target(const Shape& prediction,
+                                                            const Shape& labels) const {
+  options().require(prediction, labels);
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

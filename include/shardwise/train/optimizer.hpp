@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "shardwise/backend/detail/changing.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
@@ -25,28 +26,7 @@ namespace shardwise {
 namespace detail {
 
 /// Throws argument_error unless the gradients are whole and no step has applied them.
-[[gnu::noinline]] inline void require_new_gradients(std::uint64_t step, GradientState gradients) {
-  if (gradients == GradientState::whole) return;
-  if (gradients == GradientState::none) {
-    throw argument_error(
-        {"Optimizer: step ", step,
-         " without gradients: no backward ran since the last step of the model ended or was "
-         "discarded, and the gradients before it would be applied once more. Call model.backward "
-         "and model.settle_gradients() before each step; a program that writes "
-         "model.gradients() itself calls model.gradients_written() after it"});
-  }
-  if (gradients == GradientState::applied) {
-    throw argument_error(
-        {"Optimizer: step ", step,
-         " by gradients that the step before has applied already. Call model.next_step() after "
-         "each step(), or end_step(), which does both"});
-  }
-  throw argument_error(
-      {"Optimizer: step ", step,
-       " before settle_gradients: of some gradients each rank has only its summand, so ranks would "
-       "go on with different parameters. Call model.settle_gradients() after the last backward of "
-       "a step"});
-}
+void require_new_gradients(std::uint64_t step, GradientState gradients);
 
 }  // namespace detail
 
@@ -303,3 +283,34 @@ void require_own(M& model, O& optimizer, const char* who) {
 }  // namespace detail
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void require_new_gradients(std::uint64_t step, GradientState gradients) {
+  if (gradients == GradientState::whole) return;
+  if (gradients == GradientState::none) {
+    throw argument_error(
+        {"Optimizer: step ", step,
+         " without gradients: no backward ran since the last step of the model ended or was "
+         "discarded, and the gradients before it would be applied once more. Call model.backward "
+         "and model.settle_gradients() before each step; a program that writes "
+         "model.gradients() itself calls model.gradients_written() after it"});
+  }
+  if (gradients == GradientState::applied) {
+    throw argument_error(
+        {"Optimizer: step ", step,
+         " by gradients that the step before has applied already. Call model.next_step() after "
+         "each step(), or end_step(), which does both"});
+  }
+  throw argument_error(
+      {"Optimizer: step ", step,
+       " before settle_gradients: of some gradients each rank has only its summand, so ranks would "
+       "go on with different parameters. Call model.settle_gradients() after the last backward of "
+       "a step"});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "shardwise/backend/detail/elementary.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/train/optimizer.hpp"
 
 namespace shardwise {
@@ -44,14 +45,7 @@ struct RmsProp {
   }
 
   /// throws   argument_error for negative options, and for an alpha of 1 or more
-  void check() const {
-    constexpr double any = std::numeric_limits<double>::infinity();
-    detail::check_option("RmsProp", "learning_rate", learning_rate, any);
-    detail::check_option("RmsProp", "alpha", alpha, 1);
-    detail::check_option("RmsProp", "epsilon", epsilon, any);
-    detail::check_option("RmsProp", "momentum", momentum, any);
-    detail::check_option("RmsProp", "weight_decay", weight_decay, any);
-  }
+  void check() const;
 
   /// s, then a and v if there are.
   constexpr std::size_t moments() const {
@@ -129,3 +123,20 @@ struct RmsProp {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE void RmsProp::check() const {
+  constexpr double any = std::numeric_limits<double>::infinity();
+  detail::check_option("RmsProp", "learning_rate", learning_rate, any);
+  detail::check_option("RmsProp", "alpha", alpha, 1);
+  detail::check_option("RmsProp", "epsilon", epsilon, any);
+  detail::check_option("RmsProp", "momentum", momentum, any);
+  detail::check_option("RmsProp", "weight_decay", weight_decay, any);
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

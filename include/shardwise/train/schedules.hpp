@@ -15,6 +15,7 @@
 #include <limits>
 #include <numbers>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/train/optimizer.hpp"
 
@@ -30,11 +31,7 @@ struct WarmUp {
   double from = 0;          ///< fraction of the first rate, in [0, 1]
 
   /// throws   argument_error for a factor outside [0, 1]
-  void check(const char* schedule) const {
-    if (from >= 0 && from <= 1) return;
-    throw argument_error({schedule, ": warm_up.from is ", from,
-                          "; it is a share of the rate, and must be in [0, 1]"});
-  }
+  void check(const char* schedule) const;
 
   /// The rate after `done` steps, fewer than `steps`; `rate` is the first rate of the schedule.
   constexpr double operator()(double rate, std::uint64_t done) const {
@@ -49,10 +46,7 @@ struct ConstantRate {
   WarmUp warm_up{};    ///< before them
 
   /// throws   argument_error for a rate that is negative or NaN
-  void check() const {
-    detail::check_option("ConstantRate", "rate", rate, std::numeric_limits<double>::infinity());
-    warm_up.check("ConstantRate");
-  }
+  void check() const;
 
   /// The rate of the next step after `done` steps.
   constexpr double operator()(std::uint64_t done) const {
@@ -73,17 +67,7 @@ struct StepDecay {
   ///@}
 
   /// throws   argument_error for options that are negative or NaN, and for an `every` of 0
-  void check() const {
-    constexpr double any = std::numeric_limits<double>::infinity();
-    detail::check_option("StepDecay", "rate", rate, any);
-    detail::check_option("StepDecay", "factor", factor, any);
-    warm_up.check("StepDecay");
-    if (every == 0) {
-      throw argument_error(
-          "StepDecay: every is 0; it counts the steps between two changes of the "
-          "rate, and must be at least 1");
-    }
-  }
+  void check() const;
 
   /// The rate of the next step after `done` steps.
   constexpr double operator()(std::uint64_t done) const {
@@ -115,25 +99,60 @@ struct CosineDecay {
 
   /// throws   argument_error for rates that are negative or NaN, and for a warm-up that leaves no
   ///          step for the cosine
-  void check() const {
-    constexpr double any = std::numeric_limits<double>::infinity();
-    detail::check_option("CosineDecay", "rate", rate, any);
-    detail::check_option("CosineDecay", "final_rate", final_rate, any);
-    warm_up.check("CosineDecay");
-    if (warm_up.steps >= steps) {
-      throw argument_error({"CosineDecay: warm_up has ", warm_up.steps,
-                            " steps, but the schedule has ", steps,
-                            " with warm-up counted in: it must have at least one more"});
-    }
-  }
+  void check() const;
 
   /// The rate of the next step after `done` steps.
-  double operator()(std::uint64_t done) const {
-    if (done < warm_up.steps) return warm_up(rate, done);
-    const double end = static_cast<double>(steps - warm_up.steps);
-    const double t = std::min(static_cast<double>(done - warm_up.steps), end);
-    return final_rate + (rate - final_rate) * (1 + std::cos(std::numbers::pi * t / end)) / 2;
-  }
+  double operator()(std::uint64_t done) const;
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE void WarmUp::check(const char* schedule) const {
+  if (from >= 0 && from <= 1) return;
+  throw argument_error(
+      {schedule, ": warm_up.from is ", from, "; it is a share of the rate, and must be in [0, 1]"});
+}
+
+SHARDWISE_INLINE void ConstantRate::check() const {
+  detail::check_option("ConstantRate", "rate", rate, std::numeric_limits<double>::infinity());
+  warm_up.check("ConstantRate");
+}
+
+SHARDWISE_INLINE void StepDecay::check() const {
+  constexpr double any = std::numeric_limits<double>::infinity();
+  detail::check_option("StepDecay", "rate", rate, any);
+  detail::check_option("StepDecay", "factor", factor, any);
+  warm_up.check("StepDecay");
+  if (every == 0) {
+    throw argument_error(
+        "StepDecay: every is 0; it counts the steps between two changes of the "
+        "rate, and must be at least 1");
+  }
+}
+
+SHARDWISE_INLINE void CosineDecay::check() const {
+  constexpr double any = std::numeric_limits<double>::infinity();
+  detail::check_option("CosineDecay", "rate", rate, any);
+  detail::check_option("CosineDecay", "final_rate", final_rate, any);
+  warm_up.check("CosineDecay");
+  if (warm_up.steps >= steps) {
+    throw argument_error({"CosineDecay: warm_up has ", warm_up.steps,
+                          " steps, but the schedule has ", steps,
+                          " with warm-up counted in: it must have at least one more"});
+  }
+}
+
+SHARDWISE_INLINE double CosineDecay::operator()(std::uint64_t done) const {
+  if (done < warm_up.steps) return warm_up(rate, done);
+  const double end = static_cast<double>(steps - warm_up.steps);
+  const double t = std::min(static_cast<double>(done - warm_up.steps), end);
+  return final_rate + (rate - final_rate) * (1 + std::cos(std::numbers::pi * t / end)) / 2;
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "shardwise/backend/detail/elementary.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/train/optimizer.hpp"
 
@@ -43,22 +44,7 @@ struct Sgd {
 
   /// throws   argument_error for negative options, and for nesterov without momentum or with
   ///          dampening
-  void check() const {
-    constexpr double any = std::numeric_limits<double>::infinity();
-    detail::check_option("Sgd", "learning_rate", learning_rate, any);
-    detail::check_option("Sgd", "momentum", momentum, any);
-    detail::check_option("Sgd", "weight_decay", weight_decay, any);
-    detail::check_option("Sgd", "dampening", dampening, any);
-    if (nesterov && dampening != 0) {
-      throw argument_error({"Sgd: nesterov has no dampening, but dampening is ", dampening,
-                            ": leave one of them out"});
-    }
-    if (nesterov && momentum == 0) {
-      throw argument_error(
-          "Sgd: nesterov changes how momentum is used, but momentum is 0: set momentum, for "
-          "example to 0.9, or leave nesterov out");
-    }
-  }
+  void check() const;
 
   /// v, unless there is no momentum.
   constexpr std::size_t moments() const { return momentum == 0 ? 0 : 1; }
@@ -116,3 +102,28 @@ struct Sgd {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE void Sgd::check() const {
+  constexpr double any = std::numeric_limits<double>::infinity();
+  detail::check_option("Sgd", "learning_rate", learning_rate, any);
+  detail::check_option("Sgd", "momentum", momentum, any);
+  detail::check_option("Sgd", "weight_decay", weight_decay, any);
+  detail::check_option("Sgd", "dampening", dampening, any);
+  if (nesterov && dampening != 0) {
+    throw argument_error({"Sgd: nesterov has no dampening, but dampening is ", dampening,
+                          ": leave one of them out"});
+  }
+  if (nesterov && momentum == 0) {
+    throw argument_error(
+        "Sgd: nesterov changes how momentum is used, but momentum is 0: set momentum, for "
+        "example to 0.9, or leave nesterov out");
+  }
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/layout/layouts.hpp"
@@ -112,21 +113,10 @@ void require_own_sums(M& model, const StepOptions& options) {
 }
 
 /// Throws argument_error for a batch of `samples` samples that exceeds the samples of its step.
-inline void require_room(std::size_t before, std::size_t samples, std::size_t of_step) {
-  if (before + samples <= of_step) return;
-  throw argument_error({"Step: this batch has ", samples, " samples after ", before,
-                        " in this step, but all its batches together were said to have ", of_step,
-                        ": begin the Step with the sum of its batches"});
-}
+void require_room(std::size_t before, std::size_t samples, std::size_t of_step);
 
 /// Throws argument_error unless all samples of a step, and at least one, were added.
-inline void require_complete(std::size_t added, std::size_t of_step) {
-  if (added == of_step && added > 0) return;
-  throw argument_error({"Step: this step was said to have ", of_step,
-                        " samples, but its batches had ", added,
-                        ": its loss would be no mean. Add the batches that are missing, or "
-                        "discard() it"});
-}
+void require_complete(std::size_t added, std::size_t of_step);
 
 /// `gradient`, or each of a std::tuple of them, times `scale` in T, rounded once.
 template <class T, class Context, class A, Layout L>
@@ -361,3 +351,26 @@ Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen&
 ///@}
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void require_room(std::size_t before, std::size_t samples, std::size_t of_step) {
+  if (before + samples <= of_step) return;
+  throw argument_error({"Step: this batch has ", samples, " samples after ", before,
+                        " in this step, but all its batches together were said to have ", of_step,
+                        ": begin the Step with the sum of its batches"});
+}
+
+SHARDWISE_INLINE void require_complete(std::size_t added, std::size_t of_step) {
+  if (added == of_step && added > 0) return;
+  throw argument_error({"Step: this step was said to have ", of_step,
+                        " samples, but its batches had ", added,
+                        ": its loss would be no mean. Add the batches that are missing, or "
+                        "discard() it"});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -12,6 +12,7 @@
 
 #include "shardwise/backend/detail/changing.hpp"
 #include "shardwise/comm/given_options.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
@@ -111,11 +112,7 @@ bool decays_chosen([[maybe_unused]] const Rule& rule) {
 }
 
 /// Throws argument_error unless `value` is at least 0 (and below `end`).
-inline void check_option(const char* rule, const char* option, double value, double end) {
-  if (std::isfinite(value) && value >= 0 && value < end) return;
-  const std::string below = std::isfinite(end) ? sentence({" and below ", end}) : "";
-  throw argument_error({rule, ": ", option, " is ", value, "; it must be at least 0", below});
-}
+void check_option(const char* rule, const char* option, double value, double end);
 
 /// Whether a loop takes a form of the update. One on a device reads the update when it runs, and so
 /// does not.
@@ -168,3 +165,17 @@ struct UpdateElement {
 }  // namespace detail
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void check_option(const char* rule, const char* option, double value, double end) {
+  if (std::isfinite(value) && value >= 0 && value < end) return;
+  const std::string below = std::isfinite(end) ? sentence({" and below ", end}) : "";
+  throw argument_error({rule, ": ", option, " is ", value, "; it must be at least 0", below});
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE
