@@ -1,9 +1,10 @@
 # Each header compiles alone where SHARDWISE_HEADERS_ALONE asks for it. With clang 19 and libc++ one call of
-# the compiler reads all of them (header_modules.py); otherwise each is a call that makes no code. All of
-# them compile together in one unit, whose object is linked twice: a function that is not inline would be
-# there twice. The unit includes each header twice, and has macros that other libraries define: some ahead of
-# all headers, and the others ahead of ours. It compiles with the standard library's checks and strict
-# warnings, by g++ and by clang where each header is compiled alone.
+# the compiler reads all of them (header_modules.py), and a second one reads them as programs do that link
+# shardwise::compiled; otherwise each is a call that makes no code. All of them compile together in one unit,
+# whose object is linked twice: a function that is not inline would be there twice. The unit includes each
+# header twice, and has macros that other libraries define: some ahead of all headers, and the others ahead of
+# ours. It compiles with the standard library's checks and strict warnings, by g++ and by clang where each
+# header is compiled alone.
 
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/shardwise/*.hpp)
 set(folder ${CMAKE_CURRENT_BINARY_DIR}/headers_alone)
@@ -38,9 +39,13 @@ elseif(SHARDWISE_LIBCXX_MODULES AND Python3_FOUND AND CMAKE_CXX_COMPILER_VERSION
   cmake_path(GET SHARDWISE_LIBCXX_MODULES PARENT_PATH libcxx)
   set(map ${folder}/modules.map)
   set(script ${PROJECT_SOURCE_DIR}/cmake/header_modules.py)
-  file(CONFIGURE OUTPUT ${folder}/all_headers_alone.cpp CONTENT "#include \"shardwise/shardwise.hpp\"\n")
-  add_library(headers_alone OBJECT ${folder}/all_headers_alone.cpp)
-  set_source_files_properties(${folder}/all_headers_alone.cpp PROPERTIES OBJECT_DEPENDS ${map})
+  add_library(headers_alone OBJECT)
+  foreach(unit IN ITEMS ${folder}/all_headers_alone.cpp ${folder}/all_headers_alone_compiled.cpp)
+    file(CONFIGURE OUTPUT ${unit} CONTENT "#include \"shardwise/shardwise.hpp\"\n")
+    target_sources(headers_alone PRIVATE ${unit})
+    set_source_files_properties(${unit} PROPERTIES OBJECT_DEPENDS ${map})
+  endforeach()
+  set_source_files_properties(${unit} PROPERTIES COMPILE_DEFINITIONS SHARDWISE_COMPILED)
   add_custom_command(OUTPUT ${map} DEPENDS ${script} ${complete} VERBATIM COMMAND_EXPAND_LISTS
                      COMMAND Python3::Interpreter ${script} ${map} ${libcxx} ${complete} --
                              $<TARGET_PROPERTY:headers_alone,INCLUDE_DIRECTORIES>

@@ -131,10 +131,18 @@ endfunction()
 set(SHARDWISE_OPTIMISED "" CACHE STRING
     "Regular expression: of examples and drivers, which to optimise; most others are compiled at -O0")
 
+option(SHARDWISE_LINK_COMPILED "Link shardwise::compiled with tests and with what is not optimised" OFF)
+function(shardwise_link_compiled target)
+  if(SHARDWISE_LINK_COMPILED)
+    target_link_libraries(${target} PRIVATE shardwise::compiled)
+  endif()
+endfunction()
+
 # shardwise_level(target [level]): half of the time that a program takes to compile in a Release is
 # optimisation. `level` is what it gets where it is left out, instead of -O0.
 function(shardwise_level target)
   if(NOT target MATCHES "${SHARDWISE_OPTIMISED}")
+    shardwise_link_compiled(${target})
     list(APPEND ARGN -O0)
     list(GET ARGN 0 level)
     target_compile_options(${target} PRIVATE ${level})

@@ -13,8 +13,8 @@ A NAME is one of
                                   anything: ranks.conv_*
 
 Units of static/ are no tests of ctest: they have passed when they compile; `static` names them, and with
-them static.all_headers, which is all headers in one unit, and static.all_headers_alone, where one call of
-the compiler reads each alone.
+them static.all_headers, which is all headers in one unit, and static.all_headers_alone and
+static.all_headers_alone_compiled, where one call of the compiler reads each alone.
 --changed takes what depends on the files that differ from the last commit, --affected-by on FILE, with
 --directly only what includes such a file in a file of tests/; --label takes what ctest knows by that label. What is asked for in several ways is all taken.
 
