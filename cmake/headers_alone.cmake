@@ -45,7 +45,7 @@ elseif(SHARDWISE_LIBCXX_MODULES AND Python3_FOUND AND CMAKE_CXX_COMPILER_VERSION
     target_sources(headers_alone PRIVATE ${unit})
     set_source_files_properties(${unit} PROPERTIES OBJECT_DEPENDS ${map})
   endforeach()
-  set_source_files_properties(${unit} PROPERTIES COMPILE_DEFINITIONS SHARDWISE_COMPILED)
+  set_source_files_properties(${folder}/all_headers_alone_compiled.cpp PROPERTIES COMPILE_DEFINITIONS SHARDWISE_COMPILED)
   add_custom_command(OUTPUT ${map} DEPENDS ${script} ${complete} VERBATIM COMMAND_EXPAND_LISTS
                      COMMAND Python3::Interpreter ${script} ${map} ${libcxx} ${complete} --
                              $<TARGET_PROPERTY:headers_alone,INCLUDE_DIRECTORIES>

@@ -131,6 +131,7 @@ endfunction()
 set(SHARDWISE_OPTIMISED "" CACHE STRING
     "Regular expression: of examples and drivers, which to optimise; most others are compiled at -O0")
 
+# Not with clang, which precompiles the umbrella as programs of headers alone read it.
 option(SHARDWISE_LINK_COMPILED "Link shardwise::compiled with tests and with what is not optimised" OFF)
 function(shardwise_link_compiled target)
   if(SHARDWISE_LINK_COMPILED)

@@ -6,7 +6,7 @@ usage: public_names.py [ROOT]
 A public name is a type, function, concept, variable or alias declared directly in the namespace
 shardwise, or in one below it that is not called detail; members, friends, operators and enumerators
 are none. Doxygen finds them, with docs/Doxyfile. Each must stand as a whole word in README.md, in a
-page below docs or include, or in a file below examples; one that has no place there belongs into
+page below docs or include, or in a file below examples; one that has no place there belongs in
 `detail`. Prints a line for each that does not, and how many there are.
 """
 

@@ -125,29 +125,43 @@ Result gpt_on_one_rank(std::span<const Segment> segments) {
   return result;
 }
 
+/// All samples in batches of `sizes_of_batches`.
+struct Batches {
+  explicit Batches(const MeshPlace& place) {
+    std::size_t first = 0;
+    for (const std::size_t size : sizes_of_batches) {
+      x.push_back(std::as_const(ids.emplace_back(tokens<Ids>(first, size, 0, place))).view());
+      targets.push_back(std::as_const(next.emplace_back(labels(first, size, place))).view());
+      counted.push_back(
+          std::as_const(whole.emplace_back(tokens<Invariant>(first, size, 1, place))).view());
+      first += size;
+    }
+  }
+
+  std::deque<Tensor<std::int32_t, Ids>> ids{};
+  std::deque<Tensor<std::int32_t, Invariant>> next{}, whole{};
+  std::vector<View<const std::int32_t, Ids>> x{};
+  std::vector<View<const std::int32_t, Invariant>> targets{}, counted{};
+};
+
+/// Adds the loss and the number of correct predictions of all batches.
+template <class Models>
+void evaluate(Models& models, const Batches& all, std::span<const std::vector<Segment>> segments,
+              std::vector<double>& found) {
+  found.push_back(evaluate_loss(models, all.x, all.targets, loss, segments));
+  found.push_back(static_cast<double>(count_top_k(models, all.x, all.counted, 4, segments)));
+}
+
 /// Trains and evaluates a stage, or the stages of a rank, and compares them with one rank.
 template <class Stages, class Optimizers>
 void check(Stages& stages, Optimizers& optimizer, const PipelineSchedule& schedule,
            std::span<const std::vector<Segment>> segments, const Result& one) {
-  const MeshPlace& place = stages.place();
-  std::deque<Tensor<std::int32_t, Ids>> ids;
-  std::deque<Tensor<std::int32_t, Invariant>> next, whole;
-  std::vector<View<const std::int32_t, Ids>> x;
-  std::vector<View<const std::int32_t, Invariant>> targets, counted;
-  std::size_t first = 0;
-  for (const std::size_t size : sizes_of_batches) {
-    x.push_back(std::as_const(ids.emplace_back(tokens<Ids>(first, size, 0, place))).view());
-    targets.push_back(std::as_const(next.emplace_back(labels(first, size, place))).view());
-    counted.push_back(
-        std::as_const(whole.emplace_back(tokens<Invariant>(first, size, 1, place))).view());
-    first += size;
-  }
+  const Batches all(stages.place());
   Result many;
   for (int step = 0; step < steps; ++step)
-    many.losses.push_back(train_pipeline_step(stages, schedule, x, targets, loss, optimizer,
+    many.losses.push_back(train_pipeline_step(stages, schedule, all.x, all.targets, loss, optimizer,
                                               {.clip_norm = 0.3}, segments));
-  many.losses.push_back(evaluate_loss(stages, x, targets, loss, segments));
-  many.losses.push_back(static_cast<double>(count_top_k(stages, x, counted, 4, segments)));
+  evaluate(stages, all, segments, many.losses);
   stages.for_each([&](auto& stage) { collect(stage.model(), many); });
   CHECK(largest_difference(many.losses, one.losses) < 1e-12);
   for (const auto& one_of : many.parameters) {
@@ -192,6 +206,27 @@ TEST_CASE("packed documents are those of one rank with two stages on each rank")
   });
 }
 
+TEST_CASE("a model without stages evaluates packed documents batch by batch") {
+  std::vector<double> whole;
+  run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    Model<decltype(gpt()), Ctx, E> model(gpt(), ranks, Seed{5}, text(dynamic));
+    const auto x = tokens<Ids>(0, samples, 0, ranks.place());
+    const auto next = labels(0, samples, ranks.place());
+    const auto after = tokens<Invariant>(0, samples, 1, ranks.place());
+    whole = {evaluate_loss(model, x.view(), next.view(), loss, all_documents),
+             static_cast<double>(count_top_k(model, x.view(), after.view(), 4, all_documents))};
+  });
+  run_mesh({.data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    Model<decltype(gpt()), Ctx, E> model(gpt(), ranks, Seed{5}, text(dynamic));
+    std::vector<double> in_batches;
+    evaluate(model, Batches(ranks.place()), documents, in_batches);
+    CHECK(largest_difference(in_batches, whole) < 1e-12);
+    CHECK(
+        contains(error_of([&] { evaluate(model, Batches(ranks.place()), Packed(1), in_batches); }),
+                 "4 inputs and 1 lists of segments were given; give one list"));
+  });
+}
+
 TEST_CASE("segments that do not fit the batches, or that differ, are refused on all ranks") {
   run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     on_pipeline_stage<Ctx, cut, E>(gpt(), ranks, Seed{5}, text(1), [&](auto& stage) {
@@ -209,9 +244,9 @@ TEST_CASE("segments that do not fit the batches, or that differ, are refused on 
         const auto evaluate = [&] { evaluate_loss(stage, x, targets, CrossEntropy{}, segments); };
         CHECK(contains(error_of(evaluate), why));
       };
-      refuse({{{0, 5}}}, "pipeline: 2 inputs and 1 lists of segments were given; give one list");
+      refuse({{{0, 5}}}, "2 inputs and 1 lists of segments were given; give one list");
       refuse({{}, {{0, 5}, {4, 6}}},
-             "pipeline: batch 1: segment 1 is rows 4 to 10 (without the "
+             "batch 1: segment 1 is rows 4 to 10 (without the "
              "last) of a batch [batch 2, sequence 5]: it lies in");
       const bool is_0 = ranks.rank() == 0;
       const std::size_t size = is_0 ? 4 : 3;

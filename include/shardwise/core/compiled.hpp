@@ -3,7 +3,7 @@
 // or once, in compiled.cpp, for programs that are compiled with SHARDWISE_COMPILED.
 //
 // A header declares such functions, and defines them at its end, in `#ifdef SHARDWISE_INLINE`. What
-// runs for each element, or in each call of a layer, is inline in both.
+// runs for each element, or so often that its call would show in a small step, is inline in both.
 
 #include "shardwise/version.hpp"
 

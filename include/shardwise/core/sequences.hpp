@@ -20,13 +20,6 @@ struct Segment {
   std::size_t sequence = 0;  ///< the number of its sequence in a KeyValueCache; unused without one
 };
 
-/// The segments of a batch, and the shape of the tensor whose rows they count: a model's input, or
-/// in a stage of a pipeline that of the whole model.
-struct SegmentsOf {
-  std::span<const Segment> list;  ///< the same on every rank
-  Shape batch;                    ///< [batch, sequence, ...]
-};
-
 /// The place of a row in its sequence.
 struct TokenPlace {
   std::size_t begin = 0;     ///< the first row of its segment
@@ -86,6 +79,13 @@ struct TokenRows {
 };
 
 namespace detail {
+
+/// The segments of a batch, and the shape of the tensor whose rows they count: a model's input, or
+/// in a stage of a pipeline that of the whole model.
+struct SegmentsOf {
+  std::span<const Segment> list;  ///< the same on every rank
+  Shape batch;                    ///< [batch, sequence, ...]
+};
 
 /// The position of the axis sequence in a tensor of tokens.
 /// throws  shape_error if it is not the first axis, or the second one behind batch

@@ -21,9 +21,6 @@ namespace shardwise {
 
 namespace detail {
 
-/// Puts 0, ..., order.size() - 1 in a random order, see shuffled_order.
-void shuffle(std::vector<std::uint32_t>& order, Seed seed, std::uint64_t epoch);
-
 /// The numbers 0, ..., count - 1 in this order. Throws argument_error for a count of 2^32 or more.
 std::vector<std::uint32_t> stored_order(std::size_t count);
 
@@ -153,6 +150,7 @@ class DistributedSampler {
 
 namespace shardwise::detail {
 
+// Puts 0, ..., order.size() - 1 in a random order, see shuffled_order.
 SHARDWISE_INLINE void shuffle(std::vector<std::uint32_t>& order, Seed seed, std::uint64_t epoch) {
   const RandomStream draws(seed, data_ordinal, epoch);
   std::iota(order.begin(), order.end(), 0U);

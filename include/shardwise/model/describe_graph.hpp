@@ -16,10 +16,6 @@ namespace shardwise {
 
 namespace detail {
 
-/// A string of the DOT language, with its quotes. Each '\n' becomes `line_end`: "\\n" centres the
-/// line before it, "\\l" aligns it left.
-std::string dot_quoted(std::string_view text, std::string_view line_end = "\\n");
-
 /// Lines "forward all_reduce(...), ... bytes" and "backward ...", for the collectives that send.
 std::string sent_lines(const PlanVisitor& calls, int ranks);
 
@@ -220,7 +216,9 @@ std::string describe_graph(M& model, const typename M::input_shapes& in) {
 
 namespace shardwise::detail {
 
-SHARDWISE_INLINE std::string dot_quoted(std::string_view text, std::string_view line_end) {
+// A string of the DOT language, with its quotes. Each '\n' becomes `line_end`: "\\n" centres the
+// line before it, "\\l" aligns it left.
+SHARDWISE_INLINE std::string dot_quoted(std::string_view text, std::string_view line_end = "\\n") {
   std::string quoted = "\"";
   for (const char c : text) {
     if (c == '\n') {

@@ -27,8 +27,8 @@ struct CacheSize {
 /// that follow. Each rank has one, of its own key heads, and all ranks use theirs alike:
 ///
 ///     KeyValueCache cache({.sequences = 2, .tokens = 1024});
-///     model.evaluate(prompts, {.cache = &cache});  // [2, 7]: the first 7 tokens of sequences 0
-///     and 1 model.evaluate(next, {.cache = &cache});     // [2, 1]: their eighth tokens
+///     model.evaluate(prompts, {.cache = &cache});  // [2, 7]: the first 7 tokens of each
+///     model.evaluate(next, {.cache = &cache});     // [2, 1]: their eighth tokens
 ///
 /// An attention has memory for all sequences from its first evaluation on: for keys and for values
 /// [sequences, tokens, key heads on the rank, size of a head], of the model's dtype, in the memory
@@ -65,7 +65,7 @@ class KeyValueCache {
   /// throws   argument_error for a segment that does not begin behind the tokens that the cache
   ///          holds of its sequence, or ends behind the room for it, and for another model than
   ///          before
-  SegmentsOf begin(const Pool& pool, const SegmentsOf& given);
+  detail::SegmentsOf begin(const Pool& pool, const detail::SegmentsOf& given);
   void end(const Pool& pool) {
     pool_ = &pool;
     std::swap(held_, next_);
@@ -76,7 +76,7 @@ class KeyValueCache {
   /// For `Frame`: the segments of this call, and the rows that operand `number` of the model's
   /// merges has had in all sequences, [sequences, tokens, a row of `bytes`].
   /// throws   memory_error
-  const SegmentsOf& now() const { return now_; }
+  const detail::SegmentsOf& now() const { return now_; }
   void* rows(Pool& pool, std::size_t number, std::size_t bytes);
   ///@}
 
@@ -101,7 +101,7 @@ class KeyValueCache {
   detail::GrowingList<std::size_t> held_;   // tokens of each sequence
   detail::GrowingList<std::size_t> next_;   // those after this call
   detail::GrowingList<Segment> samples_{};  // of a call without segments
-  SegmentsOf now_{};
+  detail::SegmentsOf now_{};
   detail::GrowingList<Buffer> rows_{};
   const Pool* pool_ = nullptr;  // of the model whose tokens or memory it has
 };
@@ -131,12 +131,14 @@ SHARDWISE_INLINE void KeyValueCache::shorten(std::size_t sequence, std::size_t t
   held_[sequence] = tokens;
 }
 
-SHARDWISE_INLINE SegmentsOf KeyValueCache::begin(const Pool& pool, const SegmentsOf& given) {
+SHARDWISE_INLINE detail::SegmentsOf KeyValueCache::begin(const Pool& pool,
+                                                         const detail::SegmentsOf& given) {
   if (pool_ != nullptr && pool_ != &pool)
     throw argument_error(
         "KeyValueCache: it holds keys and values of another model. Make one cache for each "
         "model");
-  const SegmentsOf all{given.list.empty() ? of_samples(given.batch) : given.list, given.batch};
+  const detail::SegmentsOf all{given.list.empty() ? of_samples(given.batch) : given.list,
+                               given.batch};
   std::copy(held_.begin(), held_.end(), next_.begin());
   for (std::size_t i = 0; i < all.list.size(); ++i) advance(i, all.list[i]);
   now_ = all;

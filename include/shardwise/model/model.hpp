@@ -218,11 +218,11 @@ class Model : public ModelBase<Ctx> {
   output_view evaluate(input_view x, const EvaluateOptions& options = {}) {
     const auto call = this->in_call();
     const Shape first = detail::global_shapes(x)[0];
-    const SegmentsOf segments = detail::segments_in(options, first);
+    const detail::SegmentsOf segments = detail::segments_in(options, first);
     if (options.cache == nullptr) return evaluate_batch(x, first, segments);
     if constexpr (Base::is_on_mesh) detail::require_all_tokens(run_.all_ranks.sizes());
     KeyValueCache& cache = *options.cache;
-    const SegmentsOf given = this->placed([&] { return cache.begin(run_.pool, segments); });
+    const detail::SegmentsOf given = this->placed([&] { return cache.begin(run_.pool, segments); });
     const detail::SetMeanwhile<KeyValueCache*> continued(run_.cache, &cache);
     const output_view y = evaluate_batch(x, first, given);
     cache.end(run_.pool);
@@ -516,7 +516,8 @@ class Model : public ModelBase<Ctx> {
     return y;
   }
 
-  output_view evaluate_batch(const input_view& x, const Shape& first, const SegmentsOf& segments) {
+  output_view evaluate_batch(const input_view& x, const Shape& first,
+                             const detail::SegmentsOf& segments) {
     const auto here = detail::in_phase<Phase::evaluate>(run_);
     this->begin_batch(Flight{}, first, segments);
     return run_forward(detail::Pass::evaluate, x);

@@ -276,7 +276,7 @@ class ModelBase {
 
   /// Makes a new batch the one that runs, in place of the one before in this flight. `first` is the
   /// shape of its first input.
-  void begin_batch(Flight flight, const Shape& first, const SegmentsOf& segments) {
+  void begin_batch(Flight flight, const Shape& first, const detail::SegmentsOf& segments) {
     detail::FlightState& batch = at(flight);
     if (batch.awaits_parameters) detail::refuse_forward(name_.text, flight.number);
     if (batch.may_go_backward && batch.behind == next_) next_ = batch.place;

@@ -121,10 +121,6 @@ P shown(const Run<Context>& run, const ListedParameter& listed,
           listed.slot};
 }
 
-/// throws   argument_error for an unknown name, with the known ones and the model's name
-[[noreturn, gnu::cold]] void refuse_name(const GrowingList<ListedParameter>& all,
-                                         const std::string& name, std::string (*model)());
-
 /// throws   argument_error for a name that two parameters of the model have
 [[noreturn, gnu::cold]] void refuse_second(const std::string& name, std::string (*model)());
 
@@ -249,8 +245,10 @@ class ParameterList {
 
 namespace shardwise::detail {
 
-SHARDWISE_INLINE void refuse_name(const GrowingList<ListedParameter>& all, const std::string& name,
-                                  std::string (*model)()) {
+// throws   argument_error for an unknown name, with the known ones and the model's name
+[[noreturn, gnu::cold]] SHARDWISE_INLINE void refuse_name(const GrowingList<ListedParameter>& all,
+                                                          const std::string& name,
+                                                          std::string (*model)()) {
   std::string names;
   for (const ListedParameter& one : all) append(names, {names.empty() ? "" : ", ", one.name});
   throw argument_error({model(), " has no parameter named '", name, "'; it has ", names});

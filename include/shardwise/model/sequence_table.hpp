@@ -12,10 +12,6 @@
 
 namespace shardwise::detail {
 
-/// Throws argument_error for segment `number`, which is `one`.
-[[noreturn]] void refuse_segment(std::size_t number, const Segment& one, const Shape& batch,
-                                 const char* why);
-
 /// The rows of a batch of tokens.
 /// throws  as sequence_position
 inline std::size_t rows_of_tokens(const Shape& batch) {
@@ -60,8 +56,9 @@ class SequenceTable {
 
 namespace shardwise::detail {
 
-SHARDWISE_INLINE void refuse_segment(std::size_t number, const Segment& one, const Shape& batch,
-                                     const char* why) {
+// Throws argument_error for segment `number`, which is `one`.
+[[noreturn]] SHARDWISE_INLINE void refuse_segment(std::size_t number, const Segment& one,
+                                                  const Shape& batch, const char* why) {
   throw argument_error({"segment ", number, " is rows ", one.row, " to ", one.row + one.rows,
                         " (without the last) of a batch ", batch, why});
 }

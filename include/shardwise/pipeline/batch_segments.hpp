@@ -62,7 +62,7 @@ template <class Input>
 void require_segments(Pool& pool, BatchSegments all, const std::vector<Input>& x) {
   if (all.empty()) return;
   if (all.size() != x.size())
-    throw argument_error({"pipeline: ", x.size(), " inputs and ", all.size(),
+    throw argument_error({x.size(), " inputs and ", all.size(),
                           " lists of segments were given; give one list for each batch, an empty "
                           "one if each of its samples is one sequence, or none at all"});
   for (std::size_t k = 0; k < x.size(); ++k) {
@@ -72,7 +72,7 @@ void require_segments(Pool& pool, BatchSegments all, const std::vector<Input>& x
     try {
       find_places(all[k], batch, static_cast<TokenPlace*>(places.data()));
     } catch (error& e) {
-      e.add_place(sentence({"pipeline: batch ", k}), ": ");
+      e.add_place(sentence({"batch ", k}), ": ");
       throw;
     }
   }

@@ -205,6 +205,7 @@ template <class Models, class Target, class Chosen>
 double evaluate_loss(Models& models, const std::vector<typename Models::input_view>& x,
                      const std::vector<Target>& targets, const Chosen& loss,
                      std::span<const std::vector<Segment>> segments = {}) {
+  static_assert(detail::must_be_loss<Chosen, detail::losses_in<Chosen>>());
   std::size_t samples = 0;
   for (const auto& one : x) samples += detail::samples_of(one);
   detail::GivenOptions options;

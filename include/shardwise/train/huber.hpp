@@ -31,9 +31,6 @@ struct SquaredWithin {
   }
 };
 
-/// Throws argument_error unless `value` is finite and above 0, or 0 if that may be.
-void check_bound(const char* loss, const char* option, double value, bool may_be_zero);
-
 }  // namespace detail
 
 /// loss = Σ f(prediction - target) / n,   f(d) = d² / 2                    for |d| < delta
@@ -117,6 +114,7 @@ struct SmoothL1 {
 
 namespace shardwise::detail {
 
+// Throws argument_error unless `value` is finite and above 0, or 0 if that may be.
 SHARDWISE_INLINE void check_bound(const char* loss, const char* option, double value,
                                   bool may_be_zero) {
   if (std::isfinite(value) && (value > 0 || (may_be_zero && value == 0))) return;
