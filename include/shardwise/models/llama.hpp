@@ -144,12 +144,13 @@ inline std::size_t turns_of(const LlamaConfig& config) {
                         first.layers, " and ", second.layers, " layers"});
 }
 
+/// An attention of this form, with `window` if the form leaves it open.
 template <AttentionForm Form>
-Attend<Form> attention_in(std::size_t window) {
+auto attention_in([[maybe_unused]] std::size_t window) {
   if constexpr (Form.window == dynamic) {
     return Attend<Form>{}.with_window(window);
   } else {
-    return {};
+    return Attend<Form>{};
   }
 }
 
