@@ -24,10 +24,16 @@ struct Runs {
   Run<Context>& first() const { return *of[0]; }
 };
 
+/// Whether this is one model, and no stages of a pipeline.
+template <class M>
+concept OneModel = requires(M& models) {
+  models.run();
+};
+
 /// Calls f(Model&) for a model, or for that of each stage.
 template <class M, class F>
 void for_each_model(M& models, F&& f) {
-  if constexpr (requires { models.run(); }) {
+  if constexpr (OneModel<M>) {
     f(models);
   } else {
     models.for_each([&](auto& stage) { f(stage.model()); });
@@ -37,7 +43,7 @@ void for_each_model(M& models, F&& f) {
 /// The runs of a model, or of those of all stages.
 template <class M>
 auto runs_of(M& models) {
-  if constexpr (requires { models.run(); }) {
+  if constexpr (OneModel<M>) {
     return Runs<typename M::context, 1>{{&models.run()}};
   } else {
     return models.runs();

@@ -31,12 +31,6 @@ namespace shardwise {
 
 namespace detail {
 
-/// Whether this is one model, and no stages of a pipeline.
-template <class M>
-concept OneModel = requires(M& models) {
-  models.run();
-};
-
 /// Calls f(shape of the model's output) for these inputs, where the rank has the last layer.
 template <class Models, class F>
 void with_output_shape(Models& models, const typename Models::input_view& x, F&& f) {
