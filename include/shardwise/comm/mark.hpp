@@ -10,6 +10,7 @@
 
 #include "shardwise/comm/given_options.hpp"
 #include "shardwise/core/compiled.hpp"
+#include "shardwise/core/location.hpp"
 #include "shardwise/core/sentence.hpp"
 
 namespace shardwise {
@@ -96,15 +97,24 @@ class MarkedGiven {
   GivenAlike before_;
 };
 
-/// While it lives, calls of this thread have the mark of part `number` of a composition.
-class MarkedPart {
+/// A part of a model, by its number and its name, or by the number of a time that it is repeated.
+struct NumberedPart {
+  std::size_t number;
+  std::string (*name)();
+  bool is_composition;
+  bool is_repeated = false;
+};
+
+/// While it lives, this thread is in a part of a model, and its calls have the mark of that.
+class MarkedPart : public Location {
  public:
-  MarkedPart(std::size_t number, std::string (*name)());
-  MarkedPart(const MarkedPart&) = delete;
-  MarkedPart& operator=(const MarkedPart&) = delete;
+  explicit MarkedPart(const NumberedPart& part);
   ~MarkedPart();
 
  private:
+  static std::string numbered(const Location& here);
+  static std::string repeated(const Location& here);
+
   std::uint32_t digest_before_;
   std::string (*part_before_)();
 };
@@ -161,19 +171,31 @@ namespace shardwise::detail {
 
 [[gnu::noinline]] SHARDWISE_INLINE MarkedPhase::~MarkedPhase() { current_mark = before_; }
 
-[[gnu::noinline]] SHARDWISE_INLINE MarkedPart::MarkedPart(std::size_t number, std::string (*name)())
-    : digest_before_(current_mark.path_digest), part_before_(current_mark.part) {
+[[gnu::noinline]] SHARDWISE_INLINE MarkedPart::MarkedPart(const NumberedPart& part)
+    : Location(part.is_repeated ? &repeated : &numbered, static_cast<int>(part.number), part.name,
+               part.is_composition),
+      digest_before_(current_mark.path_digest),
+      part_before_(current_mark.part) {
   Mark& mark = current_mark;
-  if (mark.depth < Mark::most_numbers) mark.path[mark.depth] = static_cast<std::uint16_t>(number);
+  if (mark.depth < Mark::most_numbers)
+    mark.path[mark.depth] = static_cast<std::uint16_t>(part.number);
   ++mark.depth;
-  mark.path_digest = mixed(mark.path_digest, static_cast<std::uint32_t>(number));
-  mark.part = name;
+  mark.path_digest = mixed(mark.path_digest, static_cast<std::uint32_t>(part.number));
+  mark.part = part.name;
 }
 
 [[gnu::noinline]] SHARDWISE_INLINE MarkedPart::~MarkedPart() {
   --current_mark.depth;
   current_mark.path_digest = digest_before_;
   current_mark.part = part_before_;
+}
+
+SHARDWISE_INLINE std::string MarkedPart::numbered(const Location& here) {
+  return sentence({here.number, ": ", here.name()});
+}
+
+SHARDWISE_INLINE std::string MarkedPart::repeated(const Location& here) {
+  return sentence({"time ", here.number});
 }
 
 SHARDWISE_INLINE std::string batch_or_phase(const Mark& mark) {

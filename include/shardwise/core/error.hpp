@@ -1,9 +1,9 @@
 #pragma once
 // The errors of the library, one type for each kind.
 //
-// A message says what is wrong, why, and what to do. Callers add the place (rank, layer,
-// collective) in front of it while the exception propagates, so a call that succeeds pays nothing
-// for it.
+// A message says what is wrong, why, and what to do. In front of it stands where in the program the
+// thread was when it made the error (model, layer, call), and the rank, which is added when the
+// exception leaves it. A call that succeeds pays for neither.
 
 #include <cstddef>
 #include <exception>
@@ -17,7 +17,7 @@
 
 namespace shardwise {
 
-/// Base of every error that the library throws.
+/// Base of every error that the library throws. It begins with the locations of its thread.
 class error : public std::exception {
  public:
   /// What is wrong, why, and what to do. Where there is no memory for it, the message is "out of
@@ -32,12 +32,15 @@ class error : public std::exception {
   /// Adds a place in front: `rank 2`, then `Mlp / 3: Relu`, gives "rank 2: Mlp / 3: Relu: ...". The
   /// first place is the innermost one and is followed by ": "; later ones choose their separator. A
   /// long place, such as the type of a model without a name, stands behind the message: "... (in
-  /// Sequential<...>)". Without memory for it, the message stays as it is.
+  /// Sequential<...>)". An empty one adds nothing. Without memory for it, the message stays as it
+  /// is.
   [[gnu::cold]] void add_place(std::string_view place, std::string_view separator = ": ") noexcept;
 
  private:
   static constexpr const char* no_memory = "out of memory";
   static constexpr std::size_t longest_in_front = 80;  // letters
+
+  [[gnu::cold]] void add_locations() noexcept;
 
   std::string what_;
   bool has_place_ = false;
@@ -112,16 +115,27 @@ class rank_error : public error {
 
 #ifdef SHARDWISE_INLINE
 
+#include "shardwise/core/location.hpp"
+
 namespace shardwise {
 
 [[gnu::noinline]] SHARDWISE_INLINE error::error(std::string_view message) noexcept
-    : what_(detail::sentence_or({message}, no_memory)) {}
+    : error(std::initializer_list<detail::Piece>{message}) {}
 
 SHARDWISE_INLINE error::error(std::initializer_list<detail::Piece> message) noexcept
-    : what_(detail::sentence_or(message, no_memory)) {}
+    : what_(detail::sentence_or(message, no_memory)) {
+  add_locations();
+}
+
+SHARDWISE_INLINE void error::add_locations() noexcept try {
+  for (const detail::Location* at = detail::current_location; at != nullptr; at = at->outer)
+    add_place(at->text(), at->is_composition ? " / " : ": ");
+} catch (...) {  // no memory for a text
+}
 
 [[gnu::noinline]] SHARDWISE_INLINE void error::add_place(std::string_view place,
                                                          std::string_view separator) noexcept {
+  if (place.empty()) return;
   const bool is_long = place.size() > longest_in_front;
   std::string longer =
       is_long ? detail::sentence_or({what_, " (in ", place, ")"}, "")

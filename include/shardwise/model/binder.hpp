@@ -8,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include "shardwise/core/location.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/core/type_set.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -27,11 +28,14 @@ struct Binder {
   Run<Context>& run;                           ///< of the model
   detail::ParameterList<Context>& parameters;  ///< of the model, to be filled
   detail::KeptByParts& kept;                   ///< of its first flight, to be filled
-  std::string path{};                          ///< prefix of a parameter's name: "3.1."
+  const Location& model;                       ///< around all parts
   std::uint64_t next_ordinal = 0;              ///< of the next layer with parameters or randomness
   Shape given{};                               ///< the shape that the part bound last gives
   std::size_t recomputed = 0;  ///< identifies the Recompute that is bound; 0 for none
   std::span<SharedByStages> shared_by_stages{};  ///< of which this model is one
+
+  /// The prefix of the names of parameters of the part that is bound now: "3.1.".
+  std::string path() const { return path_to(current_location, model); }
 
   /// Copies `given`; the copy is longer than a call.
   [[gnu::noinline]] void put_given(Shape& slot) const { slot = given; }
@@ -57,7 +61,7 @@ struct Binder {
   /// Those with this tag that this layer owns; null if no other stage has them.
   const SharedByStages* owned_for_stages(const void* tag) const {
     for (const SharedByStages& one : shared_by_stages)
-      if (one.tag == tag && one.is_owned_here && one.path == path) return &one;
+      if (one.tag == tag && one.is_owned_here && one.path == path()) return &one;
     return nullptr;
   }
   /// Those with this tag whose owner is in an earlier stage; null once this model has them.
@@ -67,25 +71,6 @@ struct Binder {
       if (one.tag == tag && !one.is_owned_here) return &one;
     return nullptr;
   }
-};
-
-/// While it lives, part `number` of a composition is bound, whose name is `name()`: the rank is in
-/// it, and the path is its path.
-template <class Context>
-class InBoundPart {
- public:
-  [[gnu::noinline]] InBoundPart(Binder<Context>& binder, std::size_t number, std::string (*name)())
-      : here_(binder.run, number, name), path_(binder.path), before_(path_.size()) {
-    path_ = path_of_part(path_, number);
-  }
-  InBoundPart(const InBoundPart&) = delete;
-  InBoundPart& operator=(const InBoundPart&) = delete;
-  [[gnu::noinline]] ~InBoundPart() { path_.resize(before_); }
-
- private:
-  InNumberedPart<Context> here_;
-  std::string& path_;
-  std::size_t before_;
 };
 
 /// A parameter that a layer uses as the ParameterUse Use says, with the types that a model of this
@@ -119,7 +104,7 @@ ParameterSlot reserve(Binder<Context>& binder, const UseValue& use, const Parame
                       std::uint64_t ordinal, std::uint64_t number) {
   const GlobalRuns runs = global_runs(use.stored, spec.shape, binder.run.place());
   const ParameterSlot slot = binder.run.parameters.reserve(runs.size(), use.holding, spec.decays);
-  list(binder, use, binder.path, spec, runs, slot, ordinal, number);
+  list(binder, use, binder.path(), spec, runs, slot, ordinal, number);
   return slot;
 }
 

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "shardwise/comm/starts_all_reduce.hpp"
-#include "shardwise/core/error.hpp"
 #include "shardwise/core/type_set.hpp"
 #include "shardwise/model/binder.hpp"
 #include "shardwise/model/bound.hpp"
@@ -101,16 +100,12 @@ class Bound<L, S, E> {
   using T = typename Ctx::dtype;
   using Numbers = std::make_index_sequence<L::size>;
   using Parts = detail::BoundParts<L, S, E, Numbers>;
-  using Position = detail::Position<L>;
-  using AtPart = detail::AtPart<L, detail::InNumberedPart<Ctx>>;
   static constexpr bool starts = StartsAllReduce<typename Ctx::communicator>;
 
   template <std::size_t Index>
   using At = detail::SettingAt<L, S, E, Index>;
   template <std::size_t Index>
   using part_type = typename L::template part_type<Index>;
-  template <std::size_t Index>
-  static constexpr auto name = name_of<typename L::template layer_type<Index>>;
   template <std::size_t Index>
   static constexpr std::size_t given_slot = L::inputs + Index;
   template <std::size_t Slot>
@@ -149,16 +144,13 @@ class Bound<L, S, E> {
   using Gradients = input_gradients_t<T, E, S>;
 
   Bound(const L& list, const detail::shapes_of<L::inputs>& in, Binder<Ctx>& binder)
-      : parts_(placed([&](Position& at) {
-          auto shapes = detail::slots_from<L::slot_count>(in);
-          return Parts(list, shapes, binder, at);
-        })) {}
+      : Bound(list, detail::slots_from<L::slot_count>(in), binder) {}
 
   values_t<T, output_layout_at_t<L, E>> forward(Run<Ctx>& run,
                                                 input_values_t<L, T, typename E::offered>&& x) {
     Values values;
     put_inputs(run, values, x, InputNumbers{});
-    placed([&](Position& at) { forward(run, values, at, Numbers{}); });
+    forward(run, values, Numbers{});
     return outputs(values, OutputNumbers{});
   }
 
@@ -166,14 +158,12 @@ class Bound<L, S, E> {
                                       values_t<T, detail::duals_t<output_layout_at_t<L, E>>>&& dy) {
     SlotGradients gradients;
     put_output_gradients(gradients, dy, OutputNumbers{});
-    placed([&](Position& at) { backward(run, gradients, at, Numbers{}); });
+    backward(run, gradients, Numbers{});
     return input_gradients(run, gradients, InputNumbers{});
   }
 
   /// Writes the gradients of parameters that the parts left for later.
-  void backward_parameters(Run<Ctx>& run) {
-    placed([&](Position& at) { parameters(run, at, Numbers{}); });
-  }
+  void backward_parameters(Run<Ctx>& run) { parameters(run, Numbers{}); }
 
   template <class Visitor>
   void visit_buffers(const std::string& path, Visitor&& f) {
@@ -187,17 +177,8 @@ class Bound<L, S, E> {
         .bound;
   }
 
-  /// Adds the part that runs to the place in an error.
-  template <class Call>
-  static auto placed(Call&& call) {
-    Position at;
-    try {
-      return call(at);
-    } catch (error& e) {
-      at.add_to(e);
-      throw;
-    }
-  }
+  Bound(const L& list, typename Parts::Shapes&& shapes, Binder<Ctx>& binder)
+      : parts_(list, shapes, binder) {}
 
   template <class X, std::size_t... Ks>
   static void put_inputs(Run<Ctx>& run, Values& values, X& x, std::index_sequence<Ks...>) {
@@ -268,29 +249,29 @@ class Bound<L, S, E> {
                                         detail::nth_layout_t<typename E::offered, input_of<Index>>>;
 
   template <std::size_t... Is>
-  void parameters(Run<Ctx>& run, Position& at, std::index_sequence<Is...>) {
-    (parameters_of<L::size - 1 - Is>(run, at), ...);
+  void parameters(Run<Ctx>& run, std::index_sequence<Is...>) {
+    (parameters_of<L::size - 1 - Is>(run), ...);
   }
   template <std::size_t Index>
-  void parameters_of(Run<Ctx>& run, Position& at) {
+  void parameters_of(Run<Ctx>& run) {
     constexpr bool may_leave =
         reads_input<Index> ||
         (MeshCommunicator<typename Ctx::communicator> &&
          (part_type<Index>::arity == 1 || detail::ListsParts<typename At<Index>::Layer>));
     if constexpr (may_leave) {
-      const AtPart here(run, at, Index, name<Index>);
+      const auto here = detail::in_part<L, Index>(run);
       bound<Index>().backward_parameters(run);
     }
   }
 
   template <std::size_t... Is>
-  void forward(Run<Ctx>& run, Values& values, Position& at, std::index_sequence<Is...>) {
-    (forward_part<Is>(run, values, at, std::make_index_sequence<part_type<Is>::arity>{}), ...);
+  void forward(Run<Ctx>& run, Values& values, std::index_sequence<Is...>) {
+    (forward_part<Is>(run, values, std::make_index_sequence<part_type<Is>::arity>{}), ...);
   }
 
   template <std::size_t Index, std::size_t... Js>
-  void forward_part(Run<Ctx>& run, Values& values, Position& at, std::index_sequence<Js...>) {
-    const AtPart here(run, at, Index, name<Index>);
+  void forward_part(Run<Ctx>& run, Values& values, std::index_sequence<Js...>) {
+    const auto here = detail::in_part<L, Index>(run);
     auto& y = detail::held<value_in<given_slot<Index>>>(values);
     if constexpr (detail::ReadsSeveral<typename At<Index>::Layer>) {
       using Inputs =
@@ -315,19 +296,19 @@ class Bound<L, S, E> {
       Index&& L::wires.last[part_type<Index>::slots[J]].operand == J;
 
   template <std::size_t... Is>
-  void backward(Run<Ctx>& run, SlotGradients& gradients, Position& at, std::index_sequence<Is...>) {
-    (backward_part<L::size - 1 - Is>(run, gradients, at), ...);
+  void backward(Run<Ctx>& run, SlotGradients& gradients, std::index_sequence<Is...>) {
+    (backward_part<L::size - 1 - Is>(run, gradients), ...);
   }
 
   template <std::size_t Index>
-  void backward_part(Run<Ctx>& run, SlotGradients& gradients, Position& at) {
+  void backward_part(Run<Ctx>& run, SlotGradients& gradients) {
     using Placed = At<Index>;
     using B = detail::bound_part_t<L, S, E, Index>;
     using Back = dual_t<output_layout_at_t<typename Placed::Layer, typename Placed::Here>>;
     if constexpr (goes_backward<typename Placed::Layer, typename Placed::Use,
                                 typename Placed::Here>) {
       auto& dy = detail::held<gradient_in<given_slot<Index>>>(gradients);
-      const AtPart here(run, at, Index, name<Index>);
+      const auto here = detail::in_part<L, Index>(run);
       const detail::Postponing<starts> later(
           run.postpones, sums_behind<Index> || (reads_as_offered<Index> && run.postpones));
       if constexpr (part_type<Index>::arity > 1) {

@@ -33,13 +33,11 @@ class Bound<L, S, E> {
                                    typename Later::parameter_types{});
 
   Bound(const L& repeat, const Shape& in, Binder<Ctx>& binder)
-      : repeat_(repeat), first_(at_block<detail::InBoundPart>(binder, 0, [&] {
-          return First(repeat.block(), in, binder);
-        })) {
+      : repeat_(repeat),
+        first_(at_block(binder.run, 0, [&] { return First(repeat.block(), in, binder); })) {
     repeat_.output_shape(in);
     for (std::size_t i = 1; i < repeat_.times(); ++i) {
-      at_block<detail::InBoundPart>(binder, i,
-                                    [&] { later_.emplace_back(repeat.block(), in, binder); });
+      at_block(binder.run, i, [&] { later_.emplace_back(repeat.block(), in, binder); });
     }
   }
 
@@ -90,16 +88,11 @@ class Bound<L, S, E> {
   }
 
  private:
-  template <template <class> class In = detail::InNumberedPart, class Of, class Call>
-  static auto at_block(Of& of, std::size_t i, Call&& call) {
-    const In<Ctx> here(of, L::first_number + i, name_of<Block>);
-    try {
-      return call();
-    } catch (error& e) {
-      e.add_place("time " + std::to_string(L::first_number + i),
-                  detail::IsComposition<Block> ? " / " : ": ");
-      throw;
-    }
+  template <class Call>
+  static auto at_block(Run<Ctx>& run, std::size_t i, Call&& call) {
+    const detail::InNumberedPart<Ctx> here(
+        run, {L::first_number + i, name_of<Block>, detail::IsComposition<Block>, true});
+    return call();
   }
 
   [[no_unique_address]] L repeat_;

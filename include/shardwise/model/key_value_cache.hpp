@@ -10,6 +10,7 @@
 #include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/growing_list.hpp"
+#include "shardwise/core/location.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/core/sequences.hpp"
@@ -83,14 +84,13 @@ class KeyValueCache {
  private:
   void require(std::size_t sequence) const;
 
-  Buffer taken(Pool& pool, std::size_t bytes) const try {
+  Buffer taken(Pool& pool, std::size_t bytes) const {
+    const detail::DescribedLocation here([this] {
+      return detail::sentence(
+          {"KeyValueCache of ", size_.sequences, " x ", size_.tokens, " tokens"});
+    });
     const std::size_t rows = size_.sequences * size_.tokens;
     return pool.take(bytes > dynamic / rows ? dynamic : rows * bytes);
-  } catch (memory_error& e) {
-    e.add_place(
-        detail::sentence({"KeyValueCache of ", size_.sequences, " x ", size_.tokens, " tokens"}),
-        ": ");
-    throw;
   }
 
   std::span<const Segment> of_samples(const Shape& batch);

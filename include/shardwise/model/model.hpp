@@ -184,7 +184,7 @@ class Model : public ModelBase<Ctx> {
     const auto call = this->in_call();
     const Shape first = detail::global_shapes(x)[0];
     this->begin_batch(options.flight, first, detail::segments_in(options, first));
-    return forward_for(detail::Pass::train, x);
+    return run_forward<Phase::forward>(detail::Pass::train, x);
   }
 
   /// The error for an argument that is not such a view.
@@ -222,7 +222,7 @@ class Model : public ModelBase<Ctx> {
     if (options.cache == nullptr) return evaluate_batch(x, first, segments);
     if constexpr (Base::is_on_mesh) detail::require_all_tokens(run_.all_ranks.sizes());
     KeyValueCache& cache = *options.cache;
-    const detail::SegmentsOf given = this->placed([&] { return cache.begin(run_.pool, segments); });
+    const detail::SegmentsOf given = begin(cache, segments);
     const detail::SetMeanwhile<KeyValueCache*> continued(run_.cache, &cache);
     const output_view y = evaluate_batch(x, first, given);
     cache.end(run_.pool);
@@ -282,7 +282,8 @@ class Model : public ModelBase<Ctx> {
     this->take_up_parameters(flight);
     const auto here = detail::in_phase<Phase::backward>(run_);
     this->begin_gradients(true);
-    this->placed([&] { bound_.backward_parameters(run_); });
+    const auto in_model = this->in_model();
+    bound_.backward_parameters(run_);
     this->end_gradients();
   }
   ///@}
@@ -325,7 +326,7 @@ class Model : public ModelBase<Ctx> {
     batch.place = place;
     this->run_batch(batch);
     try {
-      forward_for(detail::Pass::find_non_finite, x);
+      run_forward<Phase::forward>(detail::Pass::find_non_finite, x);
     } catch (const numeric_error& of_layer) {  // on every rank
       this->discard_step();
       this->require_finite_inputs(x, of_layer);
@@ -473,7 +474,8 @@ class Model : public ModelBase<Ctx> {
         in_(of.in_),
         bound_(bind(detail::known_input(architecture_, in_))) {
     static_assert(detail::must_share_weights<Ctx, Use>());
-    this->placed([&] { detail::require_beside(ranks, of.run_.all_ranks); });
+    const auto here = this->in_model();
+    detail::require_beside(ranks, of.run_.all_ranks);
     detail::GrowingList<const void*> buffers;
     of.bound_.visit_buffers("", [&](auto buffer) { buffers.add(buffer.value.data()); });
     std::size_t i = 0;
@@ -484,63 +486,62 @@ class Model : public ModelBase<Ctx> {
   }
 
   BoundArchitecture bind(const input_shapes& in) {
-    detail::Binder<Ctx> binder{run_, parameters_, run_.flight->parts};
+    const auto here = this->in_model();
+    detail::Binder<Ctx> binder{run_, parameters_, run_.flight->parts, here};
     if constexpr (detail::LayersOfStage<Architecture>) {
       binder.next_ordinal = architecture_.first_ordinal();
       binder.share_by_stages(architecture_.shared_by_stages());
     }
-    return this->placed([&] {
-      if constexpr (Base::is_on_mesh)
-        detail::require_cuts_over_context<input_layout>(in, run_.all_ranks.place());
-      return BoundArchitecture(architecture_, in, binder);
-    });
+    if constexpr (Base::is_on_mesh)
+      detail::require_cuts_over_context<input_layout>(in, run_.all_ranks.place());
+    return BoundArchitecture(architecture_, in, binder);
   }
 
   /// Where ranks have different rows of images, an output view tells the number of all.
   /// throws   as require_cut_over_context
   void set_outputs(const input_shapes& in) {
     if (run_.all_ranks.sizes().context == 1 || !detail::are_known(in)) return;
-    this->placed([&] {
-      const auto out = architecture_.output_shape(in);
-      detail::require_cuts_over_context<output_layout>(out, run_.all_ranks.place());
-      this->rows_.set_inputs(in);
-      this->rows_.set_outputs(out, run_.all_ranks.sizes(), run_.counts_tokens_as_bound);
-    });
+    const auto here = this->in_model();
+    const auto out = architecture_.output_shape(in);
+    detail::require_cuts_over_context<output_layout>(out, run_.all_ranks.place());
+    this->rows_.set_inputs(in);
+    this->rows_.set_outputs(out, run_.all_ranks.sizes(), run_.counts_tokens_as_bound);
   }
 
-  output_view forward_for(detail::Pass pass, const input_view& x) {
-    this->require_own_weights();
-    const auto here = detail::in_phase<Phase::forward>(run_);
-    const output_view y = run_forward(pass, x);
-    this->end_forward(detail::samples_of(x));
-    return y;
+  detail::SegmentsOf begin(KeyValueCache& cache, const detail::SegmentsOf& segments) {
+    const auto here = this->in_model();
+    return cache.begin(run_.pool, segments);
   }
 
   output_view evaluate_batch(const input_view& x, const Shape& first,
                              const detail::SegmentsOf& segments) {
-    const auto here = detail::in_phase<Phase::evaluate>(run_);
     this->begin_batch(Flight{}, first, segments);
-    return run_forward(detail::Pass::evaluate, x);
+    return run_forward<Phase::evaluate>(detail::Pass::evaluate, x);
   }
 
+  /// P is Phase::forward if a backward may follow, else Phase::evaluate.
+  template <Phase P>
   output_view run_forward(detail::Pass pass, const input_view& x) {
+    if constexpr (P == Phase::forward) this->require_own_weights();
+    const auto in_phase = detail::in_phase<P>(run_);
     this->begin_forward(pass, x);
     const detail::PrefetchedPass ahead(run_.prefetcher, false);
-    return this->placed([&] {
-      return this->template keep_outputs<output_layout>(detail::converted_all<typename E::wanted>(
-          run_, bound_.forward(run_, detail::values_of(detail::slice_of(x)))));
-    });
+    const auto in_model = this->in_model();
+    const output_view y =
+        this->template keep_outputs<output_layout>(detail::converted_all<typename E::wanted>(
+            run_, bound_.forward(run_, detail::values_of(detail::slice_of(x)))));
+    if constexpr (P == Phase::forward) this->end_forward(detail::samples_of(x));
+    return y;
   }
 
   detail::input_gradients_t<dtype, E, Use> run_backward(const output_gradient_view& dy) {
     const detail::PrefetchedPass ahead(run_.prefetcher, true);
     const detail::ReducedPass sums(run_.reducer);
-    return this->placed([&] {
-      auto dx = bound_.backward(run_, detail::converted_all<detail::duals_t<Gives>, true>(
-                                          run_, detail::values_of(detail::slice_of(dy))));
-      sums.finish();
-      return dx;
-    });
+    const auto here = this->in_model();
+    auto dx = bound_.backward(run_, detail::converted_all<detail::duals_t<Gives>, true>(
+                                        run_, detail::values_of(detail::slice_of(dy))));
+    sums.finish();
+    return dx;
   }
 
   Architecture architecture_;

@@ -12,6 +12,7 @@
 
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/location.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/backend_of_model.hpp"
@@ -31,7 +32,7 @@ namespace detail {
 /// The type of a model, for errors.
 struct ModelName {
   std::string (*text)();
-  bool is_composition;  ///< which adds places of its own
+  bool is_composition;  ///< which has locations inside
 };
 
 }  // namespace detail
@@ -218,26 +219,20 @@ class ModelBase {
 
   [[gnu::noinline]] ~ModelBase() = default;
 
-  /// Calls f(); adds the model to the place of an error.
-  template <class F>
-  decltype(auto) placed(F&& f) const {
-    try {
-      return f();
-    } catch (error& e) {
-      add_to(e);
-      throw;
-    }
-  }
+  /// While the result lives, this thread is in the model.
+  detail::Location in_model() const { return detail::Location(name_.text, name_.is_composition); }
 
   /// While the result lives, this thread is in a call of the model.
   /// throws   argument_error if another one is
   detail::OneThread::Call in_call() {
-    return placed([&] { return detail::OneThread::Call(run_.one_thread); });
+    const auto here = in_model();
+    return detail::OneThread::Call(run_.one_thread);
   }
 
   /// throws   argument_error if the model shares its weights
   void require_own_weights() const {
-    placed([&] { weights_.require_own(); });
+    const auto here = in_model();
+    weights_.require_own();
   }
 
   /// Reads the parameters of `of` in place of its own; both have the same order.
@@ -283,14 +278,13 @@ class ModelBase {
     batch.may_go_backward = false;
     batch.place = next_;
     run_batch(batch);
-    placed([&] {
-      if constexpr (is_on_mesh) {
-        batch.slice = detail::slice_of_batch(first, run_.all_ranks.place());
-        batch.slice.is_as_bound = run_.counts_tokens_as_bound;
-        rows_.require_as_bound(batch.slice, first, run_.all_ranks.sizes());
-      }
-      batch.sequences.set(run_.backend, run_.pool, segments);
-    });
+    const auto here = in_model();
+    if constexpr (is_on_mesh) {
+      batch.slice = detail::slice_of_batch(first, run_.all_ranks.place());
+      batch.slice.is_as_bound = run_.counts_tokens_as_bound;
+      rows_.require_as_bound(batch.slice, first, run_.all_ranks.sizes());
+    }
+    batch.sequences.set(run_.backend, run_.pool, segments);
   }
 
   /// Prepares the pass of a batch that goes forward with these inputs.
@@ -381,22 +375,17 @@ class ModelBase {
   template <class Views>
   [[gnu::cold]] void require_finite_inputs(const Views& inputs, const error& of_layer) {
     std::size_t i = 0;
-    placed([&] {
-      detail::with_tensors(inputs, [&](const auto&... input) {
-        (detail::require_finite_input(
-             run_.backend, run_.pool, run_.all_ranks, input,
-             detail::ToCheck{name_.text, {}, i++, sizeof...(input)}.suffix(), of_layer.what()),
-         ...);
-      });
+    const auto here = in_model();
+    detail::with_tensors(inputs, [&](const auto&... input) {
+      (detail::require_finite_input(run_.backend, run_.pool, run_.all_ranks, input,
+                                    detail::ToCheck{name_.text, {}, i++, sizeof...(input)}.suffix(),
+                                    of_layer.what()),
+       ...);
     });
   }
 
  private:
   static constexpr bool checks = detail::checks_locally<communicator>();
-
-  [[gnu::noinline, gnu::cold]] void add_to(error& e) const {
-    e.add_place(name_.text(), name_.is_composition ? " / " : ": ");
-  }
 
   /// A view of another rank's part would be read past its end.
   template <class Views>

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "shardwise/core/location.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -42,6 +43,24 @@ inline std::string path_of_part(const std::string& path, std::size_t number) {
   return sentence({path, number, "."});
 }
 
+/// The prefix of names in the part of a model at the location `part`.
+std::string path_to(const Location* part, const Location& model);
+
 }  // namespace detail
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE std::string path_to(const Location* part, const Location& model) {
+  if (part == &model) return {};
+  const std::string outer = path_to(part->outer, model);
+  if (part->number == Location::no_number) return outer;
+  return path_of_part(outer, static_cast<std::size_t>(part->number));
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -227,12 +227,12 @@ InPhase<P, Context> in_phase(Run<Context>& run) {
   return InPhase<P, Context>(run);
 }
 
-/// While it lives, the rank is in part `number` of a composition, whose name is `name()`.
+/// While it lives, the rank is in a part of the model.
 template <class Context>
 class InNumberedPart {
  public:
-  InNumberedPart(Run<Context>& run, std::size_t number, std::string (*name)())
-      : marked_(number, name), seen_(run.observer, Work{Work::Kind::part, name, number, {}}) {}
+  InNumberedPart(Run<Context>& run, const NumberedPart& part)
+      : marked_(part), seen_(run.observer, Work{Work::Kind::part, part.name, part.number, {}}) {}
 
  private:
   MarkedPart marked_;

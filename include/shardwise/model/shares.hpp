@@ -12,6 +12,7 @@
 #include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/location.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/model/keep.hpp"
@@ -113,7 +114,9 @@ void gather_share(Run<Context>& run, std::string (*name)(), std::span<T> all) {
 /// Gives the new values of each rank to the others along `data`. The rank has changed its own
 /// before, so an error says that there is no way back.
 template <class Context>
-void gather_shares([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Shares& shares) try {
+void gather_shares([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Shares& shares) {
+  const DescribedLocation here(
+      [] { return std::string("parameters are partly updated, so load the last checkpoint"); });
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     if (!shares.are_cut()) return;
     for (const Share& one : shares.of)
@@ -121,9 +124,6 @@ void gather_shares([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Sh
           run, [] { return std::string("updated parameters"); },
           run.parameters.values().subspan(one.all.offset, one.all.size));
   }
-} catch (error& e) {
-  e.add_place("parameters are partly updated, so load the last checkpoint");
-  throw;
 }
 
 }  // namespace shardwise::detail

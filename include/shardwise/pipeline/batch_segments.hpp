@@ -9,6 +9,7 @@
 
 #include "shardwise/comm/given_options.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/location.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/core/sequences.hpp"
@@ -69,12 +70,8 @@ void require_segments(Pool& pool, BatchSegments all, const std::vector<Input>& x
     if (all[k].empty()) continue;
     const Shape batch = global_shapes(x[k])[0];
     const Buffer places = pool.take_on_host(rows_of_tokens(batch) * sizeof(TokenPlace));
-    try {
-      find_places(all[k], batch, static_cast<TokenPlace*>(places.data()));
-    } catch (error& e) {
-      e.add_place(sentence({"batch ", k}), ": ");
-      throw;
-    }
+    const DescribedLocation here([k] { return sentence({"batch ", k}); });
+    find_places(all[k], batch, static_cast<TokenPlace*>(places.data()));
   }
 }
 

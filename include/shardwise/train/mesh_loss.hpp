@@ -12,6 +12,7 @@
 
 #include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/location.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/layout/over.hpp"
@@ -77,13 +78,9 @@ std::string place_of_slice(int rank, const SliceOfBatch& slice);
 /// where its slice begins: rows in the error are those of the slice.
 template <class Context, class F>
 auto at_slice(Run<Context>& run, const SliceOfBatch& slice, F&& f) {
-  try {
-    return f();
-  } catch (error& e) {
-    if (sample_ranks(run.all_ranks.sizes()) > 1)
-      e.add_place(place_of_slice(run.all_ranks.rank(), slice), ": ");
-    throw;
-  }
+  if (sample_ranks(run.all_ranks.sizes()) == 1) return f();
+  const DescribedLocation here([&] { return place_of_slice(run.all_ranks.rank(), slice); });
+  return f();
 }
 
 /// What ranks that have other samples sum to agree on the loss of a batch: the loss of the slice,

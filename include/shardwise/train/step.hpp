@@ -143,18 +143,13 @@ auto scaled(Run<Context>& run, std::tuple<Values...>&& gradients, double scale) 
       gradients);
 }
 
-/// Runs the model forward, and returns the result of `loss` for its output; writes the gradient of
-/// the output to `gradient`.
+/// The result of `loss` for what a model gave, in the phase of losses; writes the gradient of the
+/// model's output to `gradient`.
 template <class M, class Target, class Chosen>
-double forward_to_loss(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
-                       BatchShare share, loss_gradient_t<M>& gradient,
-                       std::span<const Segment> segments) {
-  require_fitting_target(model, x, target, loss);
-  if (compares_given(model.run())) note_given(model, x, target);
-  const auto prediction = model.forward(x, {.segments = segments});
-  auto& run = model.run();
-  const auto here = in_phase<Phase::loss>(run);
-  return loss_of(run, prediction, target, loss, share, gradient);
+double loss_in_phase(M& model, const typename M::output_view& prediction, const Target& target,
+                     const Chosen& loss, BatchShare share, loss_gradient_t<M>& gradient) {
+  const auto here = in_phase<Phase::loss>(model.run());
+  return loss_of(model.run(), prediction, target, loss, share, gradient);
 }
 
 /// Returns the loss of one batch, and adds its gradients times `scale`.
@@ -162,8 +157,11 @@ template <class M, class Target, class Chosen>
 double loss_and_gradients(M& model, typename M::input_view x, const Target& target,
                           const Chosen& loss, BatchShare share, double scale,
                           std::span<const Segment> segments) {
+  require_fitting_target(model, x, target, loss);
+  if (compares_given(model.run())) note_given(model, x, target);
   loss_gradient_t<M> gradient;
-  const double value = forward_to_loss(model, x, target, loss, share, gradient, segments);
+  const double value =
+      loss_in_phase(model, model.forward(x, {.segments = segments}), target, loss, share, gradient);
   if (!std::isfinite(value)) {
     model.find_non_finite(x);
     throw numeric_error({"the loss is ", value,

@@ -4,9 +4,11 @@
 
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <type_traits>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/location.hpp"
 
 using namespace shardwise;
 
@@ -50,6 +52,44 @@ TEST_CASE("a place can be added while an error passes, and its type stays") {
     }
   };
   CHECK_THROWS_WITH_AS(outer(), "step 7: the loss is not a number", numeric_error);
+}
+
+TEST_CASE("an error begins with where its thread was when it was made, the outermost first") {
+  using detail::DescribedLocation;
+  using detail::Location;
+  const auto message = [] { return std::string(argument_error("no such id").what()); };
+  CHECK(message() == "no such id");
+  {
+    const Location model([] { return std::string("Mlp"); }, true);
+    CHECK(message() == "Mlp: no such id");
+    const Location part([] { return std::string("3: Relu"); }, false);
+    const DescribedLocation call([number = 7] { return "call " + std::to_string(number); });
+    CHECK(message() == "Mlp / 3: Relu: call 7: no such id");
+    std::string on_another_thread;
+    std::thread([&] { on_another_thread = message(); }).join();
+    CHECK(on_another_thread == "no such id");
+  }
+  CHECK(message() == "no such id");
+}
+
+TEST_CASE("what an error meets on its way out stands before where it was made") {
+  const auto fail = [] {
+    const detail::Location part([] { return std::string("2: Relu"); }, false);
+    throw shape_error("10 is not 12");
+  };
+  try {
+    fail();
+  } catch (error& e) {
+    CHECK(detail::current_location == nullptr);
+    e.add_place("rank 3");
+    CHECK(std::string(e.what()) == "rank 3: 2: Relu: 10 is not 12");
+  }
+}
+
+TEST_CASE("an empty place adds nothing") {
+  argument_error e("no such id");
+  e.add_place("", " / ");
+  CHECK(std::string(e.what()) == "no such id");
 }
 
 TEST_CASE("a foreign exception keeps itself and its rank") {

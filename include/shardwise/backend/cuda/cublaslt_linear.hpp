@@ -20,6 +20,7 @@
 #include "shardwise/backend/detail/plan_cache.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/location.hpp"
 
 namespace shardwise::detail::cuda {
 
@@ -176,15 +177,13 @@ class CublasLtLinear {
   /// Calls f on the thread's device, and adds the product to errors.
   template <class F>
   void in_place(const char* what, std::size_t rows, F f) {
-    try {
-      const OnDevice on(session().device().index);
-      f();
-    } catch (error& e) {
-      e.add_place(std::string(what) + " of " + std::to_string(rows) + " rows by a " +
-                  std::string(name(dtype_v<T>)) + " weight [" + std::to_string(out_) + ", " +
-                  std::to_string(in_) + ']');
-      throw;
-    }
+    const DescribedLocation here([&] {
+      return std::string(what) + " of " + std::to_string(rows) + " rows by a " +
+             std::string(name(dtype_v<T>)) + " weight [" + std::to_string(out_) + ", " +
+             std::to_string(in_) + ']';
+    });
+    const OnDevice on(session().device().index);
+    f();
   }
 
   Backend* backend_;

@@ -21,6 +21,7 @@
 #include "shardwise/backend/detail/plan_cache.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/location.hpp"
 
 namespace shardwise::detail::cuda {
 
@@ -193,16 +194,13 @@ class CudnnAttention {
 
   template <class Stream, class F>
   void in_place(const char* what, const AttentionOperands<T, Stream>& of, F f) {
-    try {
-      const OnDevice on(session().device().index);
-      f();
-    } catch (error& e) {
-      e.add_place("attention " + std::string(what) + " of " +
-                  std::to_string(of.tokens.queries.count()) + " rows, " +
-                  std::to_string(of.heads.queries) + " heads of " + std::to_string(of.heads.size) +
-                  " features in " + std::string(name(dtype_v<T>)));
-      throw;
-    }
+    const DescribedLocation here([&] {
+      return "attention " + std::string(what) + " of " + std::to_string(of.tokens.queries.count()) +
+             " rows, " + std::to_string(of.heads.queries) + " heads of " +
+             std::to_string(of.heads.size) + " features in " + std::string(name(dtype_v<T>));
+    });
+    const OnDevice on(session().device().index);
+    f();
   }
 
   Backend* backend_;

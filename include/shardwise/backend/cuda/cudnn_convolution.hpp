@@ -26,6 +26,7 @@
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/location.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise::detail::cuda {
@@ -153,15 +154,13 @@ class CudnnConvolution {
 
   template <class F>
   void in_place(const char* what, const ConvolutionCall& call, F f) {
-    try {
-      const OnDevice on(session().device().index);
-      f();
-    } catch (error& e) {
-      e.add_place("convolution " + std::string(what) + " of " + std::to_string(call.images) +
-                  " images, " + std::to_string(inputs()) + " -> " + std::to_string(outputs()) +
-                  " channels in " + std::string(name(dtype_v<T>)));
-      throw;
-    }
+    const DescribedLocation here([&] {
+      return "convolution " + std::string(what) + " of " + std::to_string(call.images) +
+             " images, " + std::to_string(inputs()) + " -> " + std::to_string(outputs()) +
+             " channels in " + std::string(name(dtype_v<T>));
+    });
+    const OnDevice on(session().device().index);
+    f();
   }
 
   Backend* backend_;
