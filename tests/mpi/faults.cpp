@@ -160,8 +160,8 @@ TEST_CASE("a call that was left out before an equal one") {
   SUBCASE("by the place in a model") {
     const detail::MarkedPhase phase(leaves_out ? 12 : 11, 0,
                                     leaves_out ? Phase::forward : Phase::backward, {});
-    const detail::MarkedPart block(0, [] { return std::string("Block"); });
-    const detail::MarkedPart part(3, [] { return std::string("Product"); });
+    const detail::MarkedPart block({0, [] { return std::string("Block"); }, true});
+    const detail::MarkedPart part({3, [] { return std::string("Product"); }, false});
     const std::string message = message_of<collective_error>([&] { sum_floats(ranks); });
     check_mentions(message, {"at step 12", "at step 11", "left out 0/3: Product, backward"});
   }
@@ -181,8 +181,8 @@ TEST_CASE("a message of another step") {
   if (World::get().lacks(2) || ranks.rank() > 1) return;
   const detail::MarkedPhase phase(3, ranks.rank() == 0 ? 1 : 2, Phase::forward, {});
   // Stages of a pipeline are at different layers by right.
-  const detail::MarkedPart part(static_cast<std::size_t>(ranks.rank()),
-                                [] { return std::string("Stage"); });
+  const detail::MarkedPart part(
+      {static_cast<std::size_t>(ranks.rank()), [] { return std::string("Stage"); }, true});
   if (ranks.rank() == 0) return ranks.send(std::span<const float>(some), 1);
   const std::string message =
       message_of<collective_error>([&] { ranks.receive(std::span(some), 0); });

@@ -269,7 +269,7 @@ TEST_CASE("nccl: at communicating, calls that differ or are left out are told to
     {
       const bool leaves_out = nccl.rank() == 2;
       const shardwise::detail::MarkedPhase phase(leaves_out ? 12 : 11, 0, Phase::backward, {});
-      const shardwise::detail::MarkedPart part(3, [] { return std::string("Product"); });
+      const shardwise::detail::MarkedPart part({3, [] { return std::string("Product"); }, false});
       check_mentions(told(sum),
                      {"rank 2 is at step 12, the others at step 11: it left out 3: Product, "
                       "backward; all must"});

@@ -129,7 +129,8 @@ TEST_CASE("a message of another step or batch is told; its ranks may be at diffe
         const bool sends = c.rank() == 0;
         const detail::MarkedPhase phase(sends ? 3 : step, sends ? std::uint16_t{0} : batch,
                                         sends ? Phase::forward : Phase::backward, {});
-        const detail::MarkedPart part(sends ? 1 : 2, [] { return std::string("Stage"); });
+        const detail::MarkedPart part(
+            {sends ? 1U : 2U, [] { return std::string("Stage"); }, false});
         std::vector<float> data(2);
         if (sends) return c.send(std::span<const float>(data), 1);
         const auto receive = [&] { c.receive(std::span(data), 0); };
@@ -148,15 +149,15 @@ TEST_CASE("a mark is of the phase and the part in which it is made, and ends wit
   {
     const detail::MarkedPhase phase(12, 0, Phase::backward, {});
     CHECK(to_string(Call{}) == "barrier() at step 12, backward");
-    const detail::MarkedPart block(0, [] { return std::string("Block"); });
+    const detail::MarkedPart block({0, [] { return std::string("Block"); }, true});
     {
-      const detail::MarkedPart part(3, [] { return std::string("Product"); });
+      const detail::MarkedPart part({3, [] { return std::string("Product"); }, false});
       CHECK(to_string(Call{}) == "barrier() at step 12, 0/3: Product, backward");
       mark_step(7);
       const detail::MarkedPhase inner(1, 2, Phase::settle, {});
       CHECK(to_string(Call{}) == "barrier() at step 7, settle");
     }
-    const detail::MarkedPart part(4, [] { return std::string("Sum"); });
+    const detail::MarkedPart part({4, [] { return std::string("Sum"); }, false});
     CHECK(to_string(Call{}) == "barrier() at step 7, 0/4: Sum, backward");
   }
   CHECK(detail::CallRecord(Call{}) == detail::CallRecord(Call{.mark = none}));
@@ -166,10 +167,11 @@ TEST_CASE("a mark is of the phase and the part in which it is made, and ends wit
 TEST_CASE("places that are deeper than a path are different places") {
   const auto name = [] { return std::string("Deep"); };
   const detail::MarkedPhase phase(1, 0, Phase::forward, {});
-  const detail::MarkedPart a(0, name), b(1, name), c(0, name), d(1, name), e(0, name), f(1, name);
+  const detail::MarkedPart a({0, name, true}), b({1, name, true}), c({0, name, true}),
+      d({1, name, true}), e({0, name, true}), f({1, name, true});
   std::vector<detail::CallRecord> records;
   for (const std::size_t last : {std::size_t{0}, std::size_t{1}}) {
-    const detail::MarkedPart deeper(last, name);
+    const detail::MarkedPart deeper({last, name, false});
     records.emplace_back(Call{});
     CHECK(to_string(Call{}) == "barrier() at step 1, 0/1/0/1/0/1/...: Deep, forward");
   }
@@ -177,20 +179,22 @@ TEST_CASE("places that are deeper than a path are different places") {
 }
 
 TEST_CASE("equal calls of parts that are deeper than a path are told by the parts' names") {
-  check_mismatch(
-      2,
-      {"rank 0 called barrier() at 0/1/0/1/0/1/...: Left, forward; rank 1 called "
-       "barrier() at 0/1/0/1/0/1/...: Right, forward; all must"},
-      [](ThreadCommunicator& ranks) {
-        using Part = detail::MarkedPart;
-        const auto name = [] { return std::string("Deep"); };
-        const detail::MarkedPhase phase(1, 0, Phase::forward, {});
-        const Part a(0, name), b(1, name), c(0, name), d(1, name), e(0, name), f(1, name);
-        const Part left_or_right(
-            ranks.rank() == 0 ? 0 : 1, ranks.rank() == 0 ? [] { return std::string("Left"); }
-                                                         : [] { return std::string("Right"); });
-        ranks.barrier();
-      });
+  check_mismatch(2,
+                 {"rank 0 called barrier() at 0/1/0/1/0/1/...: Left, forward; rank 1 called "
+                  "barrier() at 0/1/0/1/0/1/...: Right, forward; all must"},
+                 [](ThreadCommunicator& ranks) {
+                   using Part = detail::MarkedPart;
+                   const auto name = [] { return std::string("Deep"); };
+                   const detail::MarkedPhase phase(1, 0, Phase::forward, {});
+                   const Part a({0, name, true}), b({1, name, true}), c({0, name, true}),
+                       d({1, name, true}), e({0, name, true}), f({1, name, true});
+                   const auto left = [] { return std::string("Left"); };
+                   const auto right = [] { return std::string("Right"); };
+                   const Part left_or_right(ranks.rank() == 0
+                                                ? detail::NumberedPart{0, left, false}
+                                                : detail::NumberedPart{1, right, false});
+                   ranks.barrier();
+                 });
 }
 
 TEST_CASE("in all_to_all, what one rank sends is what the other receives") {
