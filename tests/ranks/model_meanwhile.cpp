@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "ranks/model_observe.hpp"
+#include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/layers/attend.hpp"
 #include "shardwise/layers/concat.hpp"
@@ -174,8 +176,41 @@ TEST_CASE("branches that read one input") {
   check_starting<double, Ends<Invariant, Invariant>, Train>(Gated{}, {rows}, 0);
 }
 
-TEST_CASE("blocks that run forward again leave no gradients for later") {
-  check_starting<double>(Again{}, {rows, Data::reals, 2, 2}, 1);
+TEST_CASE("blocks that run forward again") {
+  check_starting<double>(Again{}, {rows, Data::reals, 2, 2}, 2);
+}
+
+TEST_CASE("a backward in two parts starts the sums of blocks that run forward again") {
+  testing::run_on_ranks(2, [](testing::Ranks& inner) {
+    using Mesh = MeshRanks<StartingRanks>;
+    Mesh ranks(StartingRanks(inner), {.tensor = 2});
+    Model<Again, Context<double, Reference, Mesh>, Ends<Invariant, Invariant>,
+          TrainWithInputGradient>
+        model(ranks, Seed{1}, rows);
+    const auto filled = [&]<class L>(L, const Shape& shape) {
+      Tensor<double, L> tensor(shape, ranks.place());
+      std::iota(tensor.data(), tensor.data() + tensor.size(), 1.0);
+      return tensor;
+    };
+    const auto x = filled(SamplesOverMesh<Invariant>{}, rows);
+    const auto gradients = [&](auto backward) {
+      const auto dy =
+          filled(dual_t<SamplesOverMesh<Invariant>>{}, model.forward(x.view()).global());
+      order.clear();
+      backward(dy.view());
+      const std::vector<double> all(model.gradients().begin(), model.gradients().end());
+      model.discard_step();
+      return std::pair(all, std::ranges::count(order, "start"));
+    };
+    const auto [whole, sums] = gradients([&](const auto& dy) { model.backward(dy); });
+    const auto [parts, sums_of_parts] = gradients([&](const auto& dy) {
+      model.backward_input(dy);
+      model.backward_parameters();
+    });
+    CHECK(parts == whole);
+    CHECK(sums == 2);
+    CHECK(sums_of_parts == 2);
+  });
 }
 
 namespace {
@@ -213,16 +248,21 @@ std::vector<std::string> told(const Architecture& architecture) {
     C ranks(inner);
     ToldModel<Architecture, C> model(architecture, ranks, Seed{1}, rows);
     const Tensor<float, Invariant> x(rows, place_of(ranks));
-    const auto y = model.forward(x.view());
-    const Tensor<float, Invariant> dy(y.global(), place_of(ranks));
-    order.clear();
-    model.observer().reserve(20);
-    try {
-      model.backward(dy.view());
-    } catch (const argument_error& e) {
-      order.emplace_back("error");
-      if (std::string_view(e.what()).find("1: ") != std::string_view::npos)
-        order.emplace_back("in part 1");
+    std::vector<std::string> first;
+    for (const bool is_second : {false, true}) {  // the same, also behind an error
+      const auto y = model.forward(x.view());
+      const Tensor<float, Invariant> dy(y.global(), place_of(ranks));
+      order.clear();
+      model.observer().reserve(20);
+      try {
+        model.backward(dy.view());
+      } catch (const argument_error& e) {
+        order.emplace_back("error");
+        if (std::string_view(e.what()).find("1: ") != std::string_view::npos)
+          order.emplace_back("in part 1");
+      }
+      CHECK((order == first) == is_second);
+      first = order;
     }
     for (const auto& event : model.observer().events())
       order.push_back(std::to_string(static_cast<int>(event.work.kind)));

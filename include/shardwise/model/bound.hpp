@@ -117,7 +117,7 @@ class Bound {
       return sent_back(run, Value<T, dual_t<In>>(std::move(dy), kept.in));
     } else {
       if constexpr (can_leave_parameters) {
-        if ((run.leaves_parameters || (can_postpone && run.postpones)) &&
+        if ((run.leaves_parameters || leaves_until_sum) &&
             !run.parameters.stores_share_of_gradients())
           return backward_input(run, kept, std::move(dy));
       }
@@ -153,19 +153,6 @@ class Bound {
     }
   }
 
-  /// Writes the gradients of parameters that backward left for later.
-  void backward_parameters([[maybe_unused]] Run<Ctx>& run) {
-    if constexpr (can_leave_parameters) {
-      if (left(run).is_empty()) return;
-      detail::Kept& kept = kept_of(run);
-      const Saved x = taken(kept);
-      const auto dy = left(run).template take<Value<T, dual_t<Out>>>();
-      Call at = call(run, kept.in);
-      layer_.backward_parameters(at.frame, x.view(), dy.view());
-      at.whole.end_gradients(at.frame.added_how());
-    }
-  }
-
   /// Calls f(NamedBuffer) for each tensor that the layer keeps from step to step; `path` ends in
   /// ".".
   template <class Visitor>
@@ -178,18 +165,15 @@ class Bound {
   }
 
  private:
-  ///@{
-  /// Whether the gradients of its parameters can be left for later, see Run::postpones and
-  /// Run::leaves_parameters, which only models on a mesh set. Those of shared parameters are
+  /// Whether the gradients of its parameters can be left for later: those of shared parameters are
   /// written in the order of the model.
-  static constexpr bool can_postpone = StartsAllReduce<typename Ctx::communicator> &&
-                                       S::input_gradient && detail::goes_backward_in_parts<L> &&
-                                       !detail::is_shared<L> &&
-                                       std::same_as<In, typename E::offered>;
+  static constexpr bool has_two_parts = detail::goes_backward_in_parts<L> && !detail::is_shared<L>;
+  /// Whether they are left until the ranks sum that of its input, which others do.
+  static constexpr bool leaves_until_sum =
+      has_two_parts && StartsAllReduce<typename Ctx::communicator> && S::input_gradient &&
+      std::same_as<In, Replicated> && std::same_as<In, typename E::offered>;
   static constexpr bool can_leave_parameters =
-      can_postpone || (MeshCommunicator<typename Ctx::communicator> &&
-                       detail::goes_backward_in_parts<L> && !detail::is_shared<L>);
-  ///@}
+      leaves_until_sum || (has_two_parts && MeshCommunicator<typename Ctx::communicator>);
   static constexpr bool has_state = requires(const L& layer, F& frame) { layer.make_state(frame); };
   static constexpr bool saves_output = L::saves == Saves::output;
 
@@ -260,8 +244,8 @@ class Bound {
 
   detail::Kept& kept_of(Run<Ctx>& run) const noexcept { return run.flight->parts[kept_]; }
   /// The gradient of the output while the gradients of parameters are left for later.
-  detail::SavedValue& left(Run<Ctx>& run) const requires(can_leave_parameters) {
-    return run.flight->parts[kept_ + 1].saved;
+  detail::Kept& left(Run<Ctx>& run) const requires(can_leave_parameters) {
+    return run.flight->parts[kept_ + 1];
   }
 
   static Saved taken([[maybe_unused]] detail::Kept& kept) {
@@ -287,17 +271,24 @@ class Bound {
     Call at = call(run, kept.in);
     layer_.backward_input(at.frame, dy, dx.writable());
     at.whole.begin_gradients();
-    auto sum = detail::moved_while<dual_t<typename E::offered>>(
-        run, detail::with_rows_taken<L, true>(run, std::move(dx), parameters_.in),
-        [&] { layer_.backward_parameters(at.frame, x.view(), dy); });
+    auto write = [&] { layer_.backward_parameters(at.frame, x.view(), dy); };
+    detail::LeftGradients::One here{
+        &write, [](void* it, void*) { (*static_cast<decltype(write)*>(it))(); }};
+    run.left_until_sum.add(here);
+    auto sum = sent_back(run, std::move(dx));
     at.whole.end_gradients(at.frame.added_how());
     return sum;
   }
 
-  /// Leaves the gradients of parameters to backward_parameters.
+  /// Leaves the gradients of parameters for later.
   input_gradient_t<T, E, S> backward_input(Run<Ctx>& run, [[maybe_unused]] detail::Kept& kept,
                                            Value<T, dual_t<Out>>&& dy) {
-    left(run).save(dy);
+    detail::Kept& of_dy = left(run);
+    of_dy.saved.save(dy);
+    of_dy.left = {this, [](void* here, void* of) {
+                    static_cast<Bound*>(here)->write_left(*static_cast<Run<Ctx>*>(of));
+                  }};
+    (run.leaves_parameters ? run.flight->left : run.left_until_sum).add(of_dy.left);
     if constexpr (S::input_gradient) {
       Value<T, dual_t<In>> dx(run.pool, kept.in, run.place());
       {
@@ -308,6 +299,15 @@ class Bound {
     } else {
       return {};
     }
+  }
+
+  void write_left(Run<Ctx>& run) requires(can_leave_parameters) {
+    detail::Kept& kept = kept_of(run);
+    const Saved x = taken(kept);
+    const auto dy = left(run).saved.template take<Value<T, dual_t<Out>>>();
+    Call at = call(run, kept.in);
+    layer_.backward_parameters(at.frame, x.view(), dy.view());
+    at.whole.end_gradients(at.frame.added_how());
   }
 
   static BoundParameters<parameter_count> reserve(const L& layer, const Shape& in,

@@ -7,7 +7,6 @@
 #include <tuple>
 #include <utility>
 
-#include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/type_set.hpp"
 #include "shardwise/model/binder.hpp"
 #include "shardwise/model/bound.hpp"
@@ -100,7 +99,6 @@ class Bound<L, S, E> {
   using T = typename Ctx::dtype;
   using Numbers = std::make_index_sequence<L::size>;
   using Parts = detail::BoundParts<L, S, E, Numbers>;
-  static constexpr bool starts = StartsAllReduce<typename Ctx::communicator>;
 
   template <std::size_t Index>
   using At = detail::SettingAt<L, S, E, Index>;
@@ -162,9 +160,6 @@ class Bound<L, S, E> {
     return input_gradients(run, gradients, InputNumbers{});
   }
 
-  /// Writes the gradients of parameters that the parts left for later.
-  void backward_parameters(Run<Ctx>& run) { parameters(run, Numbers{}); }
-
   template <class Visitor>
   void visit_buffers(const std::string& path, Visitor&& f) {
     buffers(path, f, Numbers{});
@@ -215,53 +210,8 @@ class Bound<L, S, E> {
   template <std::size_t K, class DX>
   void bring_back([[maybe_unused]] Run<Ctx>& run, [[maybe_unused]] SlotGradients& gradients,
                   [[maybe_unused]] DX& dx) {
-    if constexpr (sums_meanwhile<K>) {
-      dx = detail::moved_while<typename DX::layout>(
-          run, std::move(detail::held<gradient_in<K>>(gradients)), [&] {
-            if (!run.leaves_parameters) backward_parameters(run);
-          });
-    } else if constexpr (!std::same_as<DX, Nothing>) {
+    if constexpr (!std::same_as<DX, Nothing>)
       dx = converted<typename DX::layout>(run, std::move(detail::held<gradient_in<K>>(gradients)));
-    }
-  }
-
-  /// Whether the ranks sum the gradient of input K while its readers compute those of their
-  /// parameters.
-  template <std::size_t K>
-  static constexpr bool sums_meanwhile =
-      StartsAllReduce<typename Ctx::communicator>&& S::input_gradients.has(K) &&
-      Redistribute<dual_t<slot_layout<K>>,
-                   dual_t<detail::nth_layout_t<typename E::offered, K>>>::movement
-          == Movement::all_reduce;
-
-  /// Whether part Index reads nothing but an input, and which. It may leave the gradients of its
-  /// parameters for later if that input's gradient is summed here, or by the composition around.
-  template <std::size_t Index>
-  static constexpr bool reads_input =
-      part_type<Index>::arity == 1 && part_type<Index>::slots[0] < L::inputs;
-  template <std::size_t Index>
-  static constexpr std::size_t input_of = reads_input<Index> ? part_type<Index>::slots[0] : 0;
-  template <std::size_t Index>
-  static constexpr bool sums_behind = reads_input<Index>&& sums_meanwhile<input_of<Index>>;
-  template <std::size_t Index>
-  static constexpr bool reads_as_offered =
-      reads_input<Index>&& std::same_as<slot_layout<input_of<Index>>,
-                                        detail::nth_layout_t<typename E::offered, input_of<Index>>>;
-
-  template <std::size_t... Is>
-  void parameters(Run<Ctx>& run, std::index_sequence<Is...>) {
-    (parameters_of<L::size - 1 - Is>(run), ...);
-  }
-  template <std::size_t Index>
-  void parameters_of(Run<Ctx>& run) {
-    constexpr bool may_leave =
-        reads_input<Index> ||
-        (MeshCommunicator<typename Ctx::communicator> &&
-         (part_type<Index>::arity == 1 || detail::ListsParts<typename At<Index>::Layer>));
-    if constexpr (may_leave) {
-      const auto here = detail::in_part<L, Index>(run);
-      bound<Index>().backward_parameters(run);
-    }
   }
 
   template <std::size_t... Is>
@@ -309,8 +259,6 @@ class Bound<L, S, E> {
                                 typename Placed::Here>) {
       auto& dy = detail::held<gradient_in<given_slot<Index>>>(gradients);
       const auto here = detail::in_part<L, Index>(run);
-      const detail::Postponing<starts> later(
-          run.postpones, sums_behind<Index> || (reads_as_offered<Index> && run.postpones));
       if constexpr (part_type<Index>::arity > 1) {
         typename B::Gradients dx;
         detail::backward_into<Back>(bound<Index>(), run, dy, dx);

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/model/binder.hpp"
 #include "shardwise/model/bound.hpp"
 #include "shardwise/model/bound_composition.hpp"
@@ -43,8 +42,6 @@ class Bound<L, S, E> {
 
   input_gradients_t<T, E, S> backward(Run<Ctx>& run,
                                       Value<T, dual_t<output_layout_at_t<L, E>>>&& dy) {
-    const detail::Postponing<StartsAllReduce<typename Ctx::communicator>> none(run.postpones,
-                                                                               false);
     const detail::SetMeanwhile nothing_left(run.leaves_parameters, false);
     {
       const detail::SetMeanwhile again(run.is_again, true);
@@ -57,9 +54,6 @@ class Bound<L, S, E> {
       return dx;
     }
   }
-
-  /// The block leaves nothing for later.
-  void backward_parameters(Run<Ctx>&) {}
 
   template <class Visitor>
   void visit_buffers(const std::string& path, Visitor&& f) {

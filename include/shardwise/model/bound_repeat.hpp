@@ -53,8 +53,6 @@ class Bound<L, S, E> {
   }
 
   input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Stream>>&& dy) {
-    const detail::Postponing<StartsAllReduce<typename Ctx::communicator>> none(run.postpones,
-                                                                               false);
     for (std::size_t i = repeat_.times(); i-- > 1;) {
       dy = at_block(run, i, [&] {
         return later_[i - 1].backward(run, converted<dual_t<BlockOutput>>(run, std::move(dy)));
@@ -67,15 +65,6 @@ class Bound<L, S, E> {
       return converted<dual_t<typename E::offered>>(run, std::move(dx));
     } else {
       return dx;
-    }
-  }
-
-  /// Blocks leave nothing for later but for `Model::backward_parameters`.
-  void backward_parameters([[maybe_unused]] Run<Ctx>& run) {
-    if constexpr (MeshCommunicator<typename Ctx::communicator>) {
-      for (std::size_t i = repeat_.times(); i-- > 1;)
-        at_block(run, i, [&] { later_[i - 1].backward_parameters(run); });
-      at_block(run, 0, [&] { first_.backward_parameters(run); });
     }
   }
 

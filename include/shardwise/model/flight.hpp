@@ -7,7 +7,11 @@
 #include <memory>
 #include <utility>
 
+#include "shardwise/comm/mark.hpp"
+#include "shardwise/core/compiled.hpp"
+#include "shardwise/core/error.hpp"
 #include "shardwise/core/growing_list.hpp"
+#include "shardwise/core/sentence.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/sequence_table.hpp"
@@ -45,11 +49,34 @@ struct OwnKeptAs final : OwnKept {
   std::unique_ptr<OwnKept> another() const override { return std::make_unique<OwnKeptAs>(); }
 };
 
+/// Gradients of parameters that layers leave for later, in the order in which they go backward.
+class LeftGradients {
+ public:
+  /// Those of a layer: `write(bound, run)` writes them. It stays where it is until then.
+  struct One {
+    void* bound = nullptr;
+    void (*write)(void* bound, void* run) = nullptr;
+    Mark place{};  // of the layer
+    One* next = nullptr;
+  };
+
+  void add(One& one);
+  bool empty() const { return first_ == nullptr; }
+  /// Writes all. An error names the layer.
+  void write(void* run);
+  void forget() { first_ = nullptr; }
+
+ private:
+  One* first_ = nullptr;
+  One* last_ = nullptr;  // if it is not empty
+};
+
 /// What a layer, or an operand of a merge, leaves for its backward; also an output of the model.
 struct Kept {
   Shape in{};                      ///< the global shape of the input, or of the model's output
   SavedValue saved{};              ///< the input or output, if backward needs it
   std::unique_ptr<OwnKept> own{};  ///< null if the layer has no `kept`
+  LeftGradients::One left{};       ///< if the layer has left its gradients
 
   /// The layer's own object.
   template <class T>
@@ -79,7 +106,7 @@ class KeptByParts {
 
   /// Adds one more, and returns its number.
   std::size_t add(std::unique_ptr<OwnKept> own = {}) {
-    all_.add({{}, {}, std::move(own)});
+    all_.add({{}, {}, std::move(own), {}});
     return size() - 1;
   }
 
@@ -121,6 +148,14 @@ struct FlightState {
   BatchPlace behind{};             ///< of a batch behind it
   bool may_go_backward = false;    ///< whether there was a forward and no backward yet
   bool awaits_parameters = false;  ///< whether `backward_parameters` is to come
+  LeftGradients left{};            ///< until then
+
+  /// Releases the memory of what it has left for its backward.
+  void forget() {
+    parts.forget(0, parts.size());
+    left.forget();
+    may_go_backward = awaits_parameters = false;
+  }
 };
 
 /// The flights of a model, each of which stays where it is.
@@ -145,9 +180,8 @@ class Flights {
   /// Discards what all their batches have left.
   void forget() {
     for (const std::unique_ptr<FlightState>& batch : all_) {
-      batch->parts.forget(0, batch->parts.size());
+      batch->forget();
       batch->place = {};
-      batch->may_go_backward = batch->awaits_parameters = false;
     }
   }
 
@@ -158,3 +192,32 @@ class Flights {
 }  // namespace detail
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void LeftGradients::add(One& one) {
+  one.place = current_mark;
+  one.next = nullptr;
+  (empty() ? first_ : last_->next) = &one;
+  last_ = &one;
+}
+
+SHARDWISE_INLINE void LeftGradients::write(void* run) {
+  while (!empty()) {
+    const One& one = *first_;
+    first_ = one.next;
+    try {
+      one.write(one.bound, run);
+    } catch (error& e) {
+      if (one.place.path_digest != current_mark.path_digest)
+        e.add_place(sentence({"gradients left by ", place_in_model(one.place)}));
+      throw;
+    }
+  }
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -283,7 +283,7 @@ class Model : public ModelBase<Ctx> {
     const auto here = detail::in_phase<Phase::backward>(run_);
     this->begin_gradients(true);
     const auto in_model = this->in_model();
-    bound_.backward_parameters(run_);
+    run_.flight->left.write(&run_);
     this->end_gradients();
   }
   ///@}
@@ -540,6 +540,7 @@ class Model : public ModelBase<Ctx> {
     const auto here = this->in_model();
     auto dx = bound_.backward(run_, detail::converted_all<detail::duals_t<Gives>, true>(
                                         run_, detail::values_of(detail::slice_of(dy))));
+    run_.left_until_sum.write(&run_);
     sums.finish();
     return dx;
   }

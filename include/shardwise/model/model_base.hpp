@@ -120,9 +120,7 @@ class ModelBase {
   /// throws   argument_error for a flight that is not reserved
   void discard_batch(Flight flight) {
     const auto call = in_call();
-    detail::FlightState& batch = at(flight);
-    batch.parts.forget(0, batch.parts.size());
-    batch.may_go_backward = batch.awaits_parameters = false;
+    at(flight).forget();
   }
 
   /// All parameters that this rank stores, in one piece of the backend's memory: with
@@ -267,6 +265,7 @@ class ModelBase {
   void run_batch(detail::FlightState& batch) {
     run_.flight = &batch;
     run_.set_place(batch.place);
+    run_.left_until_sum.forget();  // of a backward that failed
   }
 
   /// Makes a new batch the one that runs, in place of the one before in this flight. `first` is the
@@ -276,6 +275,7 @@ class ModelBase {
     if (batch.awaits_parameters) detail::refuse_forward(name_.text, flight.number);
     if (batch.may_go_backward && batch.behind == next_) next_ = batch.place;
     batch.may_go_backward = false;
+    batch.left.forget();
     batch.place = next_;
     run_batch(batch);
     const auto here = in_model();

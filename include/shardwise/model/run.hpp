@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/changing.hpp"
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
+#include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
@@ -113,9 +115,8 @@ struct Run {
   std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients that are settled at a time
   bool sums_in_shares = false;                      ///< see ModelBase::set_sums_in_shares
   detail::Pass pass = detail::Pass::train;          ///< the purpose of this forward
-  /// Whether the layer that runs backward may leave the gradients of its parameters for later:
-  /// until a composition around it has started to sum the gradient of its input over the ranks.
-  bool postpones = false;
+  /// Of the batch that goes backward: left until ranks next sum a gradient of values.
+  detail::LeftGradients left_until_sum{};
   /// Whether this backward leaves the gradients of parameters to `Model::backward_parameters`,
   /// where layers compute them in a part of their own.
   bool leaves_parameters = false;
@@ -254,18 +255,8 @@ class SetMeanwhile {
   T before_;
 };
 
-/// Sets Run::postpones while it lives, for a communicator that can start a sum.
-template <bool CanStart>
-class Postponing : SetMeanwhile<bool> {
- public:
-  using SetMeanwhile<bool>::SetMeanwhile;
-};
-template <>
-class Postponing<false> {
- public:
-  constexpr Postponing(bool&, bool) noexcept {}
-};
-
+/// The same tensor in the layout To. While ranks sum a gradient, this one writes those of
+/// parameters that layers have left until then; before it where they cannot start that sum.
 template <Layout To, class Context, class T, Layout From>
 Value<T, To> moved(Run<Context>& run, Value<T, From>&& value) {
   using R = Redistribute<From, To>;
@@ -277,34 +268,25 @@ Value<T, To> moved(Run<Context>& run, Value<T, From>&& value) {
     if (stays_in_place<R>(value.global(), run.place().size)) return Value<T, To>(std::move(value));
     const Observation here(run.observer,
                            [&] { return redistributing<R>(value.global(), dtype_v<T>); });
-    if constexpr (R::movement == Movement::all_reduce) {
-      if (value.may_write()) {
-        const View<const T, From> in = value.view();
-        Value<T, To> sum(std::move(value));
-        redistribute(run.backend, run.ranks, run.pool, in, sum.writable());
-        return sum;
+    const View<const T, From> in = value.view();
+    Value<T, To> result;
+    if constexpr (R::movement == Movement::all_reduce)
+      if (value.may_write()) result = Value<T, To>(std::move(value));
+    if (!result.may_write()) result = Value<T, To>(run.pool, in.global(), run.place());
+    if constexpr (std::same_as<From, Partial> &&
+                  StartsAllReduce<std::remove_reference_t<decltype(run.ranks)>>) {
+      if constexpr (R::movement != Movement::all_reduce) {
+        run.left_until_sum.write(&run);
+      } else if (!run.left_until_sum.empty()) {
+        const auto started = run.ranks.start_all_reduce(in.span(), result.writable().span());
+        run.left_until_sum.write(&run);
+        return result;
       }
     }
-    Value<T, To> result(run.pool, value.global(), run.place());
-    redistribute(run.backend, run.ranks, run.pool, value.view(), result.writable());
+    redistribute(run.backend, run.ranks, run.pool, in, result.writable());
     value.release();  // otherwise its owner may hold it until the whole model has run
     return result;
   }
-}
-
-/// The same for an all-reduce that the communicator can start. meanwhile() is called while the
-/// ranks add.
-template <Layout To, class Context, class T, Layout From, class Meanwhile>
-Value<T, To> moved_while(Run<Context>& run, Value<T, From>&& value, Meanwhile&& meanwhile) {
-  const Observation here(run.observer, [&] {
-    return redistributing<Redistribute<From, To>>(value.global(), dtype_v<T>);
-  });
-  const View<const T, From> in = value.view();
-  Value<T, To> sum = value.may_write() ? Value<T, To>(std::move(value))
-                                       : Value<T, To>(run.pool, in.global(), run.place());
-  const auto started = run.ranks.start_all_reduce(in.span(), sum.writable().span());
-  meanwhile();
-  return sum;
 }
 
 inline std::string name_of_gradients() { return "gradients"; }

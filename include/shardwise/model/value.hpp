@@ -82,7 +82,6 @@ class SavedValue {
     static_assert(std::is_trivially_copyable_v<V> && sizeof(V) <= sizeof(Widest));
     std::memcpy(&view_, &value.view_, sizeof(V));
     buffer_ = value.buffer_;
-    is_empty_ = false;
   }
 
   /// Returns what was saved, a V, and is empty then.
@@ -91,22 +90,16 @@ class SavedValue {
     V value;
     std::memcpy(static_cast<void*>(&value.view_), &view_, sizeof(value.view_));
     value.buffer_ = std::move(buffer_);
-    is_empty_ = true;
     return value;
   }
 
-  void forget() {
-    buffer_ = {};
-    is_empty_ = true;
-  }
-  bool is_empty() const noexcept { return is_empty_; }
+  void forget() { buffer_ = {}; }
 
  private:
   using Widest = View<const float, Sharded<Axis::batch>>;
 
   alignas(Widest) std::byte view_[sizeof(Widest)]{};
   Buffer buffer_;
-  bool is_empty_ = true;
 };
 
 }  // namespace detail
