@@ -420,15 +420,16 @@ class Model : public ModelBase<Ctx> {
 
   ///@{
   /// The collectives of a step for inputs of shape `in`. `keep` is that of the optimizer; it is the
-  /// model's if it is left out.
+  /// model's if it is left out, and so is `sending`.
   /// throws   argument_error for a Keep other than `whole` of a model that is on no mesh
   Plan plan(const input_shapes& in) const { return plan(in, this->keep()); }
-  Plan plan(const input_shapes& in, Keep keep) const {
+  Plan plan(const input_shapes& in, Keep keep) const { return plan(in, keep, this->sending()); }
+  Plan plan(const input_shapes& in, Keep keep, const Sending& sending) const {
     if constexpr (Base::is_on_mesh) {
-      return plan_of<E, Use>(architecture_, run_.all_ranks.sizes(), in, this->sending(), keep);
+      return plan_of<E, Use>(architecture_, run_.all_ranks.sizes(), in, sending, keep);
     } else {
       detail::require_whole("plan", keep);
-      return plan_of<E, Use>(architecture_, run_.ranks.size(), in, this->sending());
+      return plan_of<E, Use>(architecture_, run_.ranks.size(), in, sending);
     }
   }
   ///@}

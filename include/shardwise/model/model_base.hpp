@@ -164,12 +164,7 @@ class ModelBase {
   const detail::StageOfPipeline& stage() const { return run_.stage; }
 
   /// The dtypes and the bucket size of the model's messages.
-  Sending sending() const {
-    Sending sending{dtype_v<dtype>, dtype_v<typename precision::reduce>, run_.bucket_bytes,
-                    dtype_v<parameter_dtype>};
-    sending.sums_in_shares = run_.sums_in_shares;
-    return sending;
-  }
+  Sending sending() const { return run_.sending(); }
 
   ///@{
   /// The objects of the model's run: all its ranks, backend and state.

@@ -111,6 +111,8 @@ class ParameterLayout {
     return last.size > 0 ? last.end() : elements_of(Holding::owing).size;
   }
 
+  /// Elements of one group, of all ranks along `data` together.
+  constexpr std::size_t size_of(Holding holding) const { return group(holding).size(); }
   /// The elements in memory of one group.
   constexpr Interval elements_of(Holding holding) const {
     return {begin_of(holding), share(holding, along_).size};

@@ -20,7 +20,7 @@
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/rows_over_context.hpp"
 #include "shardwise/model/sequential.hpp"
-#include "shardwise/model/settle.hpp"
+#include "shardwise/model/settle_moves.hpp"
 #include "shardwise/model/shared.hpp"
 #include "shardwise/model/shared_of_stages.hpp"
 #include "shardwise/model/walk.hpp"
@@ -103,22 +103,15 @@ constexpr void for_each_parameter(const L& layer, const Shape& in, F&& f) {
   }
 }
 
-/// Elements of parameters, by how the ranks along `tensor` hold them.
-struct HeldElements {
-  std::size_t owed = 0;              ///< of gradients that are summands
-  std::size_t alike = 0;             ///< of the others that all ranks hold
-  GrowingList<std::size_t> split{};  ///< of those that are split, at each place
-};
-
 /// Lists the collectives of forward, and in the same order their adjoints, which backward calls in
 /// reverse order.
 struct PlanVisitor : WalkVisitor {
   constexpr PlanVisitor(const Sending& sent, bool is_trained, const mesh& of_ranks,
                         Keep kept = Keep::whole)
       : sending(sent), trains(is_trained), sizes(of_ranks), keep(kept) {
-    if (sample_ranks(sizes) == 1) return;  // nothing settles over samples
-    for (HeldElements* held : {&own, &of_stages})
-      for (int place = 0; place < sizes.tensor; ++place) held->split.add(0);
+    for (const Holding holding : holdings)
+      for (int place = 0; place < (is_split(holding) ? sizes.tensor : 1); ++place)
+        elements(holding).add(0);
   }
   constexpr PlanVisitor(const Sending& sent, bool is_trained, int ranks)
       : PlanVisitor(sent, is_trained, mesh{.tensor = ranks}) {}
@@ -129,9 +122,10 @@ struct PlanVisitor : WalkVisitor {
   Keep keep = Keep::whole;  ///< of model and optimizer
   collectives forward{};
   collectives returning{};
-  HeldElements own{};        ///< parameters of these layers alone
-  HeldElements of_stages{};  ///< those that stages of a pipeline share
-  SharedOfStages shared{};   ///< which these are
+  /// Elements of the parameters that are settled, by Holding: of the rank at each place along
+  /// `tensor` if they are split.
+  GrowingList<std::size_t> held[holdings.size()]{};
+  SharedOfStages shared{};  ///< which parameters stages of a pipeline share
 
   template <class R, bool Returns, class X>
   constexpr void redistribution(const Shape& shape) {
@@ -185,8 +179,7 @@ struct PlanVisitor : WalkVisitor {
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
       using Use = typename decltype(use)::type;
       add_used(used, spec.shape.elements(), ShardedLayout<typename Use::stored>);
-      if (is_of_stages || !borrows_parameters<L>)
-        count<Use>(is_of_stages ? of_stages : own, spec.shape);
+      if (is_of_stages || !borrows_parameters<L>) count<Use>(is_of_stages, spec.shape);
     });
     if (cuts_parameters(keep))
       for (const Collective& entry : used) forward.add(entry);
@@ -204,46 +197,30 @@ struct PlanVisitor : WalkVisitor {
     if (Returns && cuts_parameters(keep)) add_reversed(used);
   }
 
+  /// Elements of one group.
+  constexpr GrowingList<std::size_t>& elements(Holding holding) {
+    return held[static_cast<std::size_t>(holding)];
+  }
+
   /// The collectives of the gradients of the parameters so far.
-  constexpr collectives settling() const {
+  constexpr collectives settling() {
     collectives list;
-    const bool is_cut = cuts_moments(keep) && sizes.data > 1;
-    const auto add = [&](const GrowingList<std::size_t>& here) {
-      if (is_cut && cuts_gradients(keep)) {
-        add_settling_of_stored(list, here, sending, sizes);
-      } else if (is_cut) {
-        add_settling_of_shares(list, here, sending, sizes);
-      } else if (sample_ranks(sizes) > 1) {
-        add_settling_over_samples(list, here, sending, sizes);
-      }
-    };
-    for (const HeldElements* held : {&own, &of_stages}) add({held->owed});
-    for (const HeldElements* held : {&own, &of_stages}) add({held->alike});
-    for (const HeldElements* held : {&own, &of_stages}) add(held->split);
-    for (const HeldElements* held : {&own, &of_stages}) {
-      if (is_cut) {
-        add_settling_of_owed_shares(list, held->owed, sending, sizes);
-      } else {
-        for (const Collective& entry : detail::settling(held->owed, sending)) list.add(entry);
-      }
-    }
+    for_each_settled({stored_gradients(keep, sizes), used_gradients(keep, sizes)}, sizes, sending,
+                     [&](Holding holding, const SettleMoves& moves) {
+                       add_calls(list, moves, elements(holding), sizes, sending);
+                     });
     return list;
   }
 
   /// The collectives by which ranks along `data` get the parameters that others of them updated.
-  constexpr collectives updating() const {
+  constexpr collectives updating() {
     collectives list;
     if (sizes.data == 1) return list;
-    const auto add = [&](std::size_t elements, bool is_split) {
-      const Collective entry = all_gather(elements, sending.parameters).over(MeshAxis::data);
-      if (elements > 0) list.add(is_split ? entry.split_over(MeshAxis::tensor) : entry);
-    };
-    for (const HeldElements* held : {&own, &of_stages}) add(held->owed, false);
-    for (const HeldElements* held : {&own, &of_stages}) add(held->alike, false);
-    for (const HeldElements* held : {&own, &of_stages}) {
-      std::size_t of_all_places = 0;
-      for (const std::size_t elements : held->split) of_all_places += elements;
-      add(of_all_places, sizes.tensor > 1);
+    for (const Holding holding : holdings) {
+      Collective entry = all_gather(0, sending.parameters).over(MeshAxis::data);
+      for (const std::size_t here : elements(holding)) entry.elements += here;
+      if (elements(holding).size() > 1) entry = entry.split_over(MeshAxis::tensor);
+      if (entry.elements > 0) list.add(entry);
     }
     return list;
   }
@@ -294,14 +271,14 @@ struct PlanVisitor : WalkVisitor {
   }
 
   template <class Use>
-  constexpr void count(HeldElements& held, const Shape& shape) const {
-    if (owes_reduction<Use>) held.owed += shape.elements();
-    if (sample_ranks(sizes) == 1) return;
-    if (holding_of<Use> == Holding::alike) held.alike += shape.elements();
-    if constexpr (holding_of<Use> == Holding::split)
-      for (int rank = 0; rank < sizes.tensor; ++rank)
-        held.split[static_cast<std::size_t>(rank)] +=
-            local_shape<typename Use::stored>(shape, {rank, sizes.tensor}).elements();
+  constexpr void count(bool is_of_stages, const Shape& shape) {
+    if (!owes_reduction<Use> && sample_ranks(sizes) == 1) return;
+    constexpr Holding holding = holding_of<Use>;
+    GrowingList<std::size_t>& here = elements(is_of_stages ? on_stages(holding) : holding);
+    const int places = static_cast<int>(here.size());
+    for (int place = 0; place < places; ++place)
+      here[static_cast<std::size_t>(place)] +=
+          local_shape<typename Use::stored>(shape, {place, places}).elements();
   }
 };
 

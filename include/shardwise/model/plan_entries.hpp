@@ -14,10 +14,15 @@
 #include "shardwise/model/collective_of.hpp"
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/mesh_slice.hpp"
-#include "shardwise/model/settle.hpp"
 #include "shardwise/redistribute/redistribute.hpp"
 
 namespace shardwise::detail {
+
+/// Adds an all-reduce along each axis that cuts the samples of a batch over several ranks.
+constexpr void add_over_samples(collectives& list, const Collective& entry, const mesh& sizes) {
+  for (const MeshAxis axis : sample_axes)
+    if (sizes[axis] > 1) list.add(entry.over(axis));
+}
 
 /// What is sent of a tensor of shape `shape`: on a mesh a tensor with samples is split by them, and
 /// over `context` by its axis `cut`.

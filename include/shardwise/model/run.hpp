@@ -172,6 +172,15 @@ struct Run {
     if (share > 0) layer_losses += loss * share;
   }
 
+  /// The dtypes and bucket size of its messages.
+  Sending sending() const {
+    using precision = typename Context::precision;
+    Sending sending{dtype_v<dtype>, dtype_v<typename precision::reduce>, bucket_bytes,
+                    dtype_v<typename precision::parameter>};
+    sending.sums_in_shares = sums_in_shares;
+    return sending;
+  }
+
   /// All ranks of the training: those of all stages, if this is the model of one.
   typename Context::communicator& ranks_of_all_stages() const {
     return all_stages == nullptr ? all_ranks : *all_stages;

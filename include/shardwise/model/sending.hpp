@@ -20,6 +20,8 @@ struct Sending {
   /// Whether gradients are summed over several axes of a mesh in shares, see
   /// `ModelBase::set_sums_in_shares`.
   bool sums_in_shares = false;
+  /// Whether gradients are summed over samples while backward goes on, see `OverlappedSums`.
+  bool sums_in_backward = false;
 
   constexpr Sending() = default;
   ///@{

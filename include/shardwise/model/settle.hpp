@@ -1,256 +1,160 @@
 #pragma once
 // The reduction of gradients over the ranks, in buckets.
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <span>
+#include <utility>
 
+#include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/precision.hpp"
 #include "shardwise/model/run.hpp"
-#include "shardwise/model/sending.hpp"
+#include "shardwise/model/settle_moves.hpp"
 #include "shardwise/model/shares.hpp"
 #include "shardwise/model/stages.hpp"
-#include "shardwise/model/sums_in_shares.hpp"
+#include "shardwise/redistribute/packed.hpp"
 
 namespace shardwise {
 
 namespace detail {
 
-/// Calls f(first, count) for each bucket of `elements` gradients. A bucket has at most
-/// `bucket_bytes` bytes, but at least one element.
-template <class F>
-constexpr void for_each_bucket(std::size_t elements, std::size_t element_bytes,
-                               std::size_t bucket_bytes, F&& f) {
-  const std::size_t most = std::max<std::size_t>(1, bucket_bytes / element_bytes);
-  for (std::size_t first = 0; first < elements; first += most) {
-    f(first, std::min(most, elements - first));
-  }
-}
-
-/// Calls f(first, most) for each bucket of `elements` gradients that are cut into so many shares: a
-/// bucket has up to `most` elements of each share, from its element `first` on.
-template <class F>
-constexpr void for_each_bucket_of_shares(std::size_t elements, int shares,
-                                         std::size_t element_bytes, std::size_t bucket_bytes,
-                                         F&& f) {
-  const std::size_t longest = block_of(elements, {0, shares}).size;
-  for_each_bucket(longest, element_bytes * static_cast<std::size_t>(shares), bucket_bytes, f);
-}
-
-/// The collectives that settle `elements` gradients.
-constexpr collectives settling(std::size_t elements, const Sending& sending) {
-  collectives list;
-  for_each_bucket(
-      elements, size_of(sending.gradients), sending.bucket_bytes,
-      [&](std::size_t, std::size_t count) { list.add(all_reduce(count, sending.gradients)); });
-  return list;
-}
-
-/// Adds an all-reduce along each axis that cuts the samples of a batch over several ranks.
-constexpr void add_over_samples(collectives& list, const Collective& entry, const mesh& sizes) {
-  for (const MeshAxis axis : sample_axes)
-    if (sizes[axis] > 1) list.add(entry.over(axis));
-}
-
-/// Adds the collectives of the sum of a bucket of gradients over samples.
-constexpr void add_bucket_over_samples(collectives& list, const Collective& sum,
-                                       const Sending& sending, const mesh& sizes) {
-  if (sending.sums_in_shares && sums_over_axes(sizes)) {
-    add_sum_in_shares(list, sum, sizes);
-  } else {
-    add_over_samples(list, sum, sizes);
-  }
-}
-
-/// The elements of each bucket at all places together, where the rank at a place has as many
-/// gradients as `here` says. for_each(elements, f) calls f(count) for each bucket of a rank. A rank
-/// that has fewer gradients than others may have fewer buckets.
-template <class ForEach>
-constexpr GrowingList<std::size_t> buckets_of(const GrowingList<std::size_t>& here,
-                                              ForEach for_each) {
-  GrowingList<std::size_t> buckets;
-  for (const std::size_t elements : here) {
-    std::size_t number = 0;
-    for_each(elements, [&](std::size_t count) {
-      if (number == buckets.size()) buckets.add(0);
-      buckets[number++] += count;
-    });
-  }
-  return buckets;
-}
-constexpr GrowingList<std::size_t> buckets_of(const GrowingList<std::size_t>& here,
-                                              const Sending& sending) {
-  return buckets_of(here, [&](std::size_t elements, auto f) {
-    for_each_bucket(elements, size_of(sending.gradients), sending.bucket_bytes,
-                    [&](std::size_t, std::size_t count) { f(count); });
-  });
-}
-
-/// The sizes of the shares of `elements` gradients over so many ranks.
-constexpr GrowingList<std::size_t> sizes_of_shares(std::size_t elements, int ranks) {
-  GrowingList<std::size_t> sizes;
-  for (int rank = 0; rank < ranks; ++rank) sizes.add(block_of(elements, {rank, ranks}).size);
-  return sizes;
-}
-
-/// The collectives that add gradients over samples. The rank at each place along `tensor` holds as
-/// many as `here` says, or all the same if it says one number.
-constexpr void add_settling_over_samples(collectives& list, const GrowingList<std::size_t>& here,
-                                         const Sending& sending, const mesh& sizes) {
-  for (const std::size_t elements : buckets_of(here, sending)) {
-    const Collective entry = all_reduce(elements, sending.gradients);
-    add_bucket_over_samples(list, here.size() > 1 ? entry.split_over(MeshAxis::tensor) : entry,
-                            sending, sizes);
-  }
-}
-
-/// The same where each rank along `data` gets the sums of its share.
-constexpr void add_settling_of_shares(collectives& list, const GrowingList<std::size_t>& here,
-                                      const Sending& sending, const mesh& sizes) {
-  const auto buckets = buckets_of(here, [&](std::size_t elements, auto f) {
-    for_each_bucket_of_shares(
-        elements, sizes.data, size_of(sending.gradients), sending.bucket_bytes,
-        [&](std::size_t first, std::size_t most) {
-          std::size_t count = 0;
-          for (const std::size_t share : sizes_of_shares(elements, sizes.data))
-            count += overlap({0, share}, {first, most}).size;
-          f(count);
-        });
-  });
-  for (const std::size_t elements : buckets) {
-    const auto of_places = [&](const Collective& entry) {
-      return here.size() > 1 ? entry.split_over(MeshAxis::tensor) : entry;
-    };
-    list.add(of_places(reduce_scatter(elements, sending.gradients).over(MeshAxis::data)));
-    add_over_other_samples(
-        list, of_places(all_reduce(elements, sending.gradients).split_over(MeshAxis::data)), sizes);
-  }
-}
-
-/// The same where each rank along `data` stores only the gradients of its share, which are summed
-/// over `data` already.
-constexpr void add_settling_of_stored(collectives& list, const GrowingList<std::size_t>& here,
-                                      const Sending& sending, const mesh& sizes) {
-  GrowingList<std::size_t> stored;
-  for (const std::size_t elements : here)
-    for (const std::size_t share : sizes_of_shares(elements, sizes.data)) stored.add(share);
-  for (const std::size_t elements : buckets_of(stored, sending)) {
-    const Collective sum = all_reduce(elements, sending.gradients).split_over(MeshAxis::data);
-    add_over_other_samples(list, here.size() > 1 ? sum.split_over(MeshAxis::tensor) : sum, sizes);
-  }
-}
-
-/// The same of `owed` gradients that are summands over `tensor`, of which each rank has its share.
-constexpr void add_settling_of_owed_shares(collectives& list, std::size_t owed,
-                                           const Sending& sending, const mesh& sizes) {
-  for (const std::size_t elements : buckets_of(sizes_of_shares(owed, sizes.data), sending))
-    list.add(all_reduce(elements, sending.gradients).split_over(MeshAxis::data));
-}
-
-/// The collectives of a step that begins its sums in backward, where each rank along `data` gets
-/// the sums of its share, as those of a step whose ranks get whole sums, `whole`, and of one that
-/// sums after backward, `after`: each bucket of the first is scattered along `data` and summed
-/// along the other axes in shares. Sums over `tensor` come after backward.
-constexpr collectives settling_meanwhile(const collectives& whole, const collectives& after) {
-  collectives list;
-  for (const Collective& entry : whole) {
-    Collective scatter = entry;
-    scatter.operation = Operation::reduce_scatter;
-    if (entry.axis == MeshAxis::data && entry.operation != Operation::all_gather) list.add(scatter);
-    for (const MeshAxis axis : share_axes)
-      if (entry.axis == axis) list.add(entry.split_over(MeshAxis::data));
-  }
-  for (const Collective& entry : after)
-    if (entry.axis == MeshAxis::tensor) list.add(entry);
-  return list;
-}
-
-/// Calls add(bucket) for each bucket of `gradients`, in the dtype in which they are sent.
-template <class Context, class Gradient, class Add>
-void settle_in_buckets(Run<Context>& run, std::span<Gradient> gradients, Add&& add) {
-  using Reduce = typename Context::precision::reduce;
-  for_each_bucket(
-      gradients.size(), sizeof(Reduce), run.bucket_bytes,
-      [&](std::size_t first, std::size_t count) {
-        const std::span<Gradient> bucket = gradients.subspan(first, count);
-        if constexpr (std::same_as<Gradient, Reduce>) {
-          add(bucket);
-        } else {
-          const Buffer memory = run.pool.take(count * sizeof(Reduce));
-          const std::span<Reduce> sent(static_cast<Reduce*>(memory.data()), count);
-          run.backend.for_each(count, RoundTo<Reduce, Gradient>{bucket.data(), sent.data()});
-          add(sent);
-          run.backend.for_each(count, RoundTo<Gradient, Reduce>{sent.data(), bucket.data()});
-        }
-      });
-}
-
-/// to = so many gradients of each rank's share of `all`, from element `first` of a share on, one
-/// share after the other.
-template <class Context, class Reduce>
-void pack_bucket(Run<Context>& run, const Interval& all, std::size_t first,
-                 std::span<const std::size_t> counts, Reduce* to) {
-  using Gradient = typename Context::precision::gradient;
-  const int ranks = static_cast<int>(counts.size());
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::size_t count = counts[static_cast<std::size_t>(rank)];
-    const std::size_t from = share_of(all, {rank, ranks}).offset + first;
-    run.backend.for_each(count,
-                         RoundTo<Reduce, Gradient>{run.parameters.gradients().data() + from, to});
-    to += count;
-  }
-}
-
-/// Sums the gradients of this rank's share over the ranks of a mesh that have other samples.
-/// Summands are in the order of reduce_over_samples, so that sums have the same bits. The gradients
-/// of other shares stay summands.
+/// The place of this rank along `data`.
 template <class Context>
-void sum_share_over_samples(Run<Context>& run, Shares& shares, const Share& share) {
-  using Reduce = typename Context::precision::reduce;
-  using Gradient = typename Context::precision::gradient;
-  auto& ranks = run.all_ranks.along(MeshAxis::data);
-  const auto sum_bucket = [&](std::size_t first, std::size_t most) {
-    const auto piece = [&](const Interval& of) { return Interval{of.offset + first, most}; };
-    const std::size_t size = shares.count(share.all, piece);
-    const Buffer memory = run.pool.take(size * sizeof(Reduce));
-    const std::span<Reduce> sent(static_cast<Reduce*>(memory.data()), size);
-    pack_bucket(run, share.all, first, shares.counts, sent.data());
-    const std::size_t mine = shares.counts[static_cast<std::size_t>(ranks.rank())];
-    const Buffer sums = run.pool.take(mine * sizeof(Reduce));
-    const std::span<Reduce> sum(static_cast<Reduce*>(sums.data()), mine);
-    observed(run, name_of_gradients,
-             shardwise::reduce_scatter(size, dtype_v<Reduce>).over(MeshAxis::data),
-             [&] { ranks.reduce_scatter(std::span<const Reduce>(sent), sum, shares.counts); });
-    sum_over_other_samples(run, name_of_gradients, sum);
-    run.backend.for_each(
-        mine, RoundTo<Gradient, Reduce>{
-                  sum.data(), run.parameters.gradients().data() + share.gradients.offset + first});
-  };
-  for_each_bucket_of_shares(share.all.size, ranks.size(), sizeof(Reduce), run.bucket_bytes,
-                            sum_bucket);
+Place place_along_data([[maybe_unused]] const Run<Context>& run) {
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    return run.all_ranks.place()[MeshAxis::data];
+  } else {
+    return {};
+  }
 }
 
-/// numbers = their sums over the ranks whose stages share parameters.
-template <class Context, class Reduce>
-void sum_over_sharing_ranks(Run<Context>& run, std::span<Reduce> numbers) {
-  observed(run, name_of_gradients,
-           shardwise::all_reduce(numbers.size(), dtype_v<Reduce>).over(MeshAxis::pipeline), [&] {
-             run.sharing_stages->all_reduce(std::span<const Reduce>(numbers), numbers,
-                                            Reduction::sum);
-           });
+/// The ranks along one axis; along `pipeline` those whose stages share parameters.
+template <class Context>
+auto& ranks_along(Run<Context>& run, [[maybe_unused]] MeshAxis axis) {
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    return axis == MeshAxis::pipeline ? *run.sharing_stages : run.all_ranks.along(axis);
+  } else {
+    return run.ranks;
+  }
 }
 
-/// The gradients of a group that this rank settles.
+/// Elements of a group of gradients, which are in this rank's memory.
+template <class Context>
+auto gradients_of(const Run<Context>& run, Holding holding, const Interval& elements) {
+  const ParameterLayout& layout = run.parameters.gradient_layout();
+  const std::size_t first = share_of({0, layout.size_of(holding)}, layout.along()).offset;
+  return run.parameters.of(holding).subspan(elements.offset - first, elements.size);
+}
+
+/// What the rank gets of gradients that are settled for these shares, or for none.
+template <class Context>
+HeldSums settled_for(const Run<Context>& run, const Shares* shares) {
+  const bool is_cut = shares != nullptr && shares->are_cut;
+  return is_cut || run.parameters.stores_share_of_gradients() ? HeldSums::share : HeldSums::whole;
+}
+
+/// These gradients of a group.
 template <class Context>
 auto settled_here(const Run<Context>& run, const Shares* shares, Holding holding) {
-  const bool is_cut = shares != nullptr && shares->are_cut();
-  if (!is_cut) return run.parameters.of(holding);
-  const Interval mine = shares->of[static_cast<std::size_t>(holding)].gradients;
-  return run.parameters.gradients().subspan(mine.offset, mine.size);
+  const Interval all{0, run.parameters.gradient_layout().size_of(holding)};
+  const bool is_share = settled_for(run, shares) == HeldSums::share;
+  return gradients_of(run, holding, is_share ? share_of(all, place_along_data(run)) : all);
+}
+
+/// A bucket of gradients in the dtype in which they are sent.
+template <class Context>
+struct SentBucket {
+  using Reduce = typename Context::precision::reduce;      ///< that dtype
+  using Gradient = typename Context::precision::gradient;  ///< that of the gradients
+
+  std::span<Reduce> all{};     ///< what the rank sends
+  std::span<Reduce> share{};   ///< its share of the sums, or the same memory
+  std::span<Gradient> sums{};  ///< where they are to be stored
+  bool are_shares = false;     ///< whether these are those of `share`
+  Buffer memory{};
+  Buffer memory_of_share{};
+
+  SentBucket() = default;
+  SentBucket(Run<Context>& run, Holding holding, const SettleMoves& moves,
+             const SettleBucket& bucket) {
+    const auto take = [&](Buffer& buffer, std::size_t count) {
+      buffer = run.pool.take(count * sizeof(Reduce));
+      return std::span<Reduce>(static_cast<Reduce*>(buffer.data()), count);
+    };
+    const Place along = place_along_data(run);
+    const Interval mine = bucket.share(along);
+    are_shares = moves.after == HeldSums::share;
+    sums = gradients_of(run, holding, are_shares ? mine : bucket.piece);
+    if (moves.before == HeldSums::summands && bucket.of_each_share) {
+      all = take(memory, bucket.size(along.size));
+      Reduce* to = all.data();
+      for (int rank = 0; rank < along.size; ++rank) {
+        const auto from = gradients_of(run, holding, bucket.share({rank, along.size}));
+        round(run, std::span<const Gradient>(from), to);
+        to += from.size();
+      }
+    } else {
+      const auto here = gradients_of(run, holding, bucket.of_each_share ? mine : bucket.piece);
+      if constexpr (std::same_as<Gradient, Reduce>) {
+        all = here;
+      } else {
+        all = take(memory, here.size());
+        round(run, std::span<const Gradient>(here), all.data());
+      }
+    }
+    share = moves.scatters() ? take(memory_of_share, mine.size) : all;
+  }
+
+  /// Rounds the sums to gradients.
+  void store(Run<Context>& run) const {
+    const Reduce* const from = are_shares ? share.data() : all.data();
+    if (static_cast<const void*>(from) != sums.data())
+      run.backend.for_each(sums.size(), RoundTo<Gradient, Reduce>{from, sums.data()});
+  }
+
+ private:
+  static void round(Run<Context>& run, std::span<const Gradient> from, Reduce* to) {
+    run.backend.for_each(from.size(), RoundTo<Reduce, Gradient>{from.data(), to});
+  }
+};
+
+/// Makes one call of a bucket.
+template <class Context>
+void make_call(Run<Context>& run, const SettleCall& call,
+               [[maybe_unused]] const SettleBucket& bucket, const SentBucket<Context>& sent) {
+  using T = typename SentBucket<Context>::Reduce;
+  auto& ranks = ranks_along(run, call.axis);
+  const std::span<T> numbers = call.of_share ? sent.share : sent.all;
+  const Collective made{call.operation, numbers.size(), dtype_v<T>};
+  observed(run, name_of_gradients, made.over(call.axis), [&] {
+    if (call.operation == Operation::all_reduce) {
+      ranks.all_reduce(std::span<const T>(numbers), numbers, Reduction::sum);
+    } else if constexpr (MeshCommunicator<typename Context::communicator>) {
+      const Counts counts(run.pool, ranks.size(), [&](int rank) {
+        return bucket.share({rank, ranks.size()}).size;
+      });
+      if (call.operation == Operation::reduce_scatter)
+        ranks.reduce_scatter(std::span<const T>(sent.all), sent.share, counts);
+      else
+        ranks.all_gather(std::span<const T>(sent.share), sent.all, counts);
+    }
+  });
+}
+
+/// Settles a group of gradients. If they are sent in another dtype, they are rounded to it and
+/// back.
+template <class Context>
+void settle_group(Run<Context>& run, Holding holding, const SettleMoves& moves) {
+  moves.for_each_bucket(run.parameters.gradient_layout().size_of(holding), place_along_data(run),
+                        run.sending(), [&](const SettleBucket& bucket) {
+                          const SentBucket<Context> sent(run, holding, moves, bucket);
+                          for (const SettleCall& call : moves) make_call(run, call, bucket, sent);
+                          sent.store(run);
+                        });
 }
 
 /// Sums the gradients of parameters that stages of a pipeline share: first those of the stages that
@@ -278,58 +182,40 @@ void settle_shared(const Runs<Context, N>& runs) {
     for_each_other([&](const Gradient* other) {
       run.backend.for_each(all.size(), Collect<Gradient, Gradient>{other, all.data(), true});
     });
-    settle_in_buckets(run, all, [&](auto bucket) { sum_over_sharing_ranks(run, bucket); });
+    settle_group(run, holding,
+                 moves_along(MeshAxis::pipeline, settled_for(run, runs.shares[first])));
     for_each_other([&](Gradient* other) {
       run.backend.for_each(all.size(), RoundTo<Gradient, Gradient>{all.data(), other});
     });
   }
 }
 
-/// numbers = their sums over the ranks that have other samples, which must be a mesh's.
-template <class Context, class Reduce>
-void sum_bucket_over_samples(Run<Context>& run, std::span<Reduce> numbers) {
-  if (run.sums_in_shares && sums_over_axes(run.all_ranks.sizes())) {
-    sum_in_shares(run, name_of_gradients, numbers);
-  } else {
-    reduce_over_samples(run, name_of_gradients, numbers);
-  }
+/// What is settled of a model whose gradients are in this state.
+template <class Context>
+Settling settling_of(const Run<Context>& run, const Shares* shares) {
+  if (run.gradients == GradientState::summed_over_samples)
+    return {HeldSums::whole, HeldSums::whole, false};
+  const bool over_samples = run.gradients == GradientState::summands;
+  const bool has_share = !over_samples || run.parameters.stores_share_of_gradients();
+  return {has_share ? HeldSums::share : HeldSums::summands, settled_for(run, shares), over_samples};
 }
 
 /// Sums over the ranks those gradients of one model that are summands, but for those that stages
 /// share. Gradients that are summed over samples already are whole for all ranks.
 template <class Context>
-void settle_model(Run<Context>& run, Shares* shares) {
-  const bool over_samples = run.gradients == GradientState::summands;
-  const bool has_share = run.gradients == GradientState::share_summed_over_samples;
-  if (!over_samples && !has_share) shares = nullptr;
+void settle_model(Run<Context>& run, const Shares* shares) {
+  const Settling settling = settling_of(run, shares);
   run.gradients = GradientState::whole;
   const auto here = in_phase<Phase::settle>(run);
-  if constexpr (MeshCommunicator<typename Context::communicator>) {
-    if (has_share && (shares == nullptr || !shares->are_cut()))
-      for (const Holding holding : holdings)
-        gather_share(run, name_of_gradients, run.parameters.of(holding));
-    if (over_samples && sample_ranks(run.all_ranks.sizes()) > 1) {
-      run.parameters.collect(run.backend);
-      const bool has_summed_share = run.parameters.stores_share_of_gradients();
-      if (!has_summed_share && shares != nullptr && shares->are_cut()) {
-        for (const Share& share : shares->of) sum_share_over_samples(run, *shares, share);
-      } else {
-        for (const Holding holding : holdings)
-          settle_in_buckets(run, run.parameters.of(holding), [&](auto bucket) {
-            if (has_summed_share) {
-              sum_over_other_samples(run, name_of_gradients, bucket);
-            } else {
-              sum_bucket_over_samples(run, bucket);
-            }
-          });
-      }
-    }
-  }
+  mesh sizes;
+  if constexpr (MeshCommunicator<typename Context::communicator>) sizes = run.all_ranks.sizes();
+  if (sample_ranks(sizes) > 1) run.parameters.collect(run.backend);
   run.parameters.collect_owing(run.backend);
-  for (const Holding holding : holdings)
-    if (is_owing(holding))
-      settle_in_buckets(run, settled_here(run, shares, holding),
-                        [&](auto bucket) { all_reduce(run, name_of_gradients, bucket); });
+  for_each_settled(settling, sizes, run.sending(), [&](Holding holding, const SettleMoves& moves) {
+    if constexpr (MeshCommunicator<typename Context::communicator>)
+      if (moves.gathers()) return gather_share(run, name_of_gradients, run.parameters.of(holding));
+    settle_group(run, holding, moves);
+  });
 }
 
 /// Sums over the ranks the gradients that are summands, once a step, of all models that the rank

@@ -5,18 +5,17 @@
 #include <cstddef>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "shardwise/comm/detail/agreed.hpp"
 #include "shardwise/comm/gathered.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
-#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/location.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/run.hpp"
+#include "shardwise/model/settle_moves.hpp"
 #include "shardwise/redistribute/packed.hpp"
 
 namespace shardwise::detail {
@@ -29,31 +28,11 @@ struct Share {
   std::size_t before = 0;  ///< elements that it updates in the shares before
 };
 
-/// The share of a group that the rank at `along` updates, as elements of a model's values. It may
-/// begin and end inside a parameter.
-Interval share_of(const Interval& group, Place along);
-
 /// What a rank updates: a share of each group of parameters, by Holding; or all elements, which are
 /// then the first share.
 struct Shares {
   std::array<Share, holdings.size()> of;  ///< the shares
-  /// Room for the elements of each rank along `data` in a collective; empty if nothing is cut.
-  std::vector<std::size_t> counts{};
-
-  bool are_cut() const { return !counts.empty(); }
-
-  /// Sets `counts` to the elements of each rank's share of `all` that lie in chosen(share), and
-  /// returns their sum.
-  template <class Chosen>
-  std::size_t count(const Interval& all, Chosen chosen) {
-    const int ranks = static_cast<int>(counts.size());
-    std::size_t sum = 0;
-    for (int rank = 0; rank < ranks; ++rank) {
-      const Interval share = share_of(all, {rank, ranks});
-      sum += counts[static_cast<std::size_t>(rank)] = overlap(share, chosen(share)).size;
-    }
-    return sum;
-  }
+  bool are_cut = false;                   ///< whether ranks along `data` have others
 };
 
 /// The same Keep, if all ranks have it.
@@ -88,7 +67,7 @@ Shares shares_of(const Run<Context>& run, [[maybe_unused]] Keep keep) {
         one = {all, mine, gradients, before};
         before += one.mine.size;
       }
-      shares.counts.resize(static_cast<std::size_t>(along.size));
+      shares.are_cut = true;
       return shares;
     }
   }
@@ -118,7 +97,7 @@ void gather_shares([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Sh
   const DescribedLocation here(
       [] { return std::string("parameters are partly updated, so load the last checkpoint"); });
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    if (!shares.are_cut()) return;
+    if (!shares.are_cut) return;
     for (const Share& one : shares.of)
       gather_share(
           run, [] { return std::string("updated parameters"); },
@@ -127,16 +106,3 @@ void gather_shares([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Sh
 }
 
 }  // namespace shardwise::detail
-
-#ifdef SHARDWISE_INLINE
-
-namespace shardwise::detail {
-
-SHARDWISE_INLINE Interval share_of(const Interval& group, Place along) {
-  const Interval mine = block_of(group.size, along);
-  return {group.offset + mine.offset, mine.size};
-}
-
-}  // namespace shardwise::detail
-
-#endif  // SHARDWISE_INLINE

@@ -83,8 +83,10 @@ struct PriceVisitor : PlanVisitor {
     for (const collectives* part : {&forward, &returning})
       for (const Collective& entry : *part)
         sum += critical_path(entry, sizes, cost.wires.compares_calls).on(cost.wires[entry.axis]);
-    sum += of_gradients(own.owed, MeshAxis::tensor, cost.wires);
-    const std::size_t here = own.owed + own.alike + (own.split.empty() ? 0 : own.split[0]);
+    const std::size_t owed = held[static_cast<std::size_t>(Holding::owing)][0];
+    sum += of_gradients(owed, MeshAxis::tensor, cost.wires);
+    std::size_t here = 0;
+    for (const auto& of_places : held) here += of_places[0];
     for (const MeshAxis axis : sample_axes) sum += of_gradients(here, axis, cost.wires);
     return sum;
   }

@@ -11,7 +11,7 @@
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/parameter_layout.hpp"
 #include "shardwise/model/sending.hpp"
-#include "shardwise/model/settle.hpp"
+#include "shardwise/model/settle_moves.hpp"
 #include "shardwise/pipeline/stage_sharing.hpp"
 #include "shardwise/train/step_options.hpp"
 
@@ -31,28 +31,6 @@ struct StageSums {
     return by_all + shared.bytes_sent(sizes);
   }
 };
-
-namespace detail {
-
-/// Adds the sums over stages of a group of gradients; the rank at each place along `tensor` holds
-/// as many as `here` says, or all the same if it says one number. If they are cut, each rank along
-/// `data` has its share.
-inline void add_settling_over_stages(collectives& list, const GrowingList<std::size_t>& here,
-                                     bool are_cut, const Sending& sending, const mesh& sizes) {
-  GrowingList<std::size_t> of_ranks = here;
-  if (are_cut) {
-    of_ranks = {};
-    for (const std::size_t elements : here)
-      for (const std::size_t share : sizes_of_shares(elements, sizes.data)) of_ranks.add(share);
-  }
-  for (const std::size_t elements : buckets_of(of_ranks, sending)) {
-    Collective sum = all_reduce(elements, sending.gradients).over(MeshAxis::pipeline);
-    if (are_cut) sum = sum.split_over(MeshAxis::data);
-    list.add(here.size() > 1 ? sum.split_over(MeshAxis::tensor) : sum);
-  }
-}
-
-}  // namespace detail
 
 /// The sums over stages in one step of `whole`, which is cut at the places of `Cut`, for inputs of
 /// shape `in` on a mesh of these sizes. `keep` is that of the optimizer, `sending` that of the
@@ -86,8 +64,9 @@ StageSums plan_stage_sums(const L& whole, const shapes_t<typename E::offered>& i
         for (const detail::ParameterSlot& slot : one.slots)
           if (slot.holding == holding) here[here.size() - 1] += slot.size;
     }
-    detail::add_settling_over_stages(sums.shared, here, cuts_moments(keep) && sizes.data > 1,
-                                     sending, sizes);
+    const auto held = detail::used_gradients(keep, sizes);
+    detail::add_calls(sums.shared, detail::moves_along(MeshAxis::pipeline, held), here, sizes,
+                      sending);
   }
   return sums;
 }

@@ -125,7 +125,7 @@ bool overflowed_anywhere(Run<Context>& run, [[maybe_unused]] const Shares& share
   std::uint8_t found = here ? 1 : 0;
   const auto name = [] { return std::string("overflow of gradients"); };
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    if (shares.are_cut() || run.parameters.stores_share())
+    if (shares.are_cut || run.parameters.stores_share())
       found = all_reduced(run, run.all_ranks.along(MeshAxis::data), name, found, Reduction::max);
     if (run.all_stages != nullptr)
       found =

@@ -231,7 +231,7 @@ class Optimizer {
   void end_model_step() {
     model_->next_step();
     auto& run = model_->run();
-    if (!shares_.are_cut()) run.parameters.copied(run.version);
+    if (!shares_.are_cut) run.parameters.copied(run.version);
   }
 
   static const Rule& checked(const Rule& rule) {

@@ -64,7 +64,6 @@ class OverlappedSums final : public detail::SumsMeanwhile {
   static_assert(M::use::trains, "OverlappedSums needs gradients, and this model has none.");
   using Group = std::remove_reference_t<decltype(std::declval<Ranks&>().along(MeshAxis::data))>;
   using Reduce = typename Context::precision::reduce;
-  using Gradient = typename Context::precision::gradient;
 
  public:
   /// sends    nothing
@@ -78,7 +77,7 @@ class OverlappedSums final : public detail::SumsMeanwhile {
   void begin(detail::Shares& shares) override {
     if (detail::sample_ranks(run_.all_ranks.sizes()) == 1) return;
     if (run_.parameters.stores_share_of_gradients()) return;  // see of_layers_
-    shares_ = shares.are_cut() ? &shares : nullptr;
+    shares_ = shares.are_cut;
     set_buckets();
     write_ = run_.write();
     run_.parameters.collect_in_parts(true);
@@ -106,8 +105,8 @@ class OverlappedSums final : public detail::SumsMeanwhile {
     }
     for (const std::size_t number : begun_) end_sum(buckets_[number]);
     discard();
-    run_.gradients = shares_ == nullptr ? GradientState::summed_over_samples
-                                        : GradientState::share_summed_over_samples;
+    run_.gradients =
+        shares_ ? GradientState::share_summed_over_samples : GradientState::summed_over_samples;
   }
   void discard() noexcept override {
     if (run_.listener != this) return;
@@ -124,15 +123,12 @@ class OverlappedSums final : public detail::SumsMeanwhile {
 
   /// Some gradients, which are summed together.
   struct Bucket {
-    Interval elements;        ///< of the model's gradients
+    detail::Holding group;  ///< of which these are some
+    detail::SettleBucket of_group;
+    Interval elements;        ///< the same, of all of the model's gradients
     std::size_t missing = 0;  ///< of these, what backward has not written yet
-    Interval all{};           ///< the group of gradients of which these are some
-    Interval mine{};          ///< those of which the rank gets the sums
-    std::size_t axes = 0;     ///< of sample_axes along which sums have begun
-    Buffer memory{};          ///< for what is sent, if that has another dtype
-    Buffer memory_of_sums{};  ///< for the sums, if they are not those of all elements
-    std::span<Reduce> sent{};
-    std::span<Reduce> sums{};
+    std::size_t begun = 0;    ///< the number of calls that have begun
+    detail::SentBucket<Context> sent{};
     std::optional<Begun<moves::AllReduce<Reduce>>> sum{};
     std::optional<Begun<moves::ReduceScatter<Reduce>>> sum_of_share{};
 
@@ -144,26 +140,23 @@ class OverlappedSums final : public detail::SumsMeanwhile {
     }
   };
 
-  /// The buckets of `settle`, all of their gradients missing.
+  /// All of their gradients are missing.
   void set_buckets() {
     buckets_.clear();
     begun_.clear();
+    Sending sending = run_.sending();
+    sending.sums_in_backward = true;
+    const auto sums = shares_ ? detail::HeldSums::share : detail::HeldSums::whole;
+    moves_ = detail::moves_over_samples({.after = sums}, run_.all_ranks.sizes(), sending);
     for (const detail::Holding holding : detail::holdings) {
       const Interval group = run_.parameters.elements_of(holding);
-      const auto add = [&](std::size_t first, std::size_t count) {
-        Bucket bucket{{group.offset + first, count}, count, group};
-        bucket.mine = bucket.elements;
-        if (shares_ != nullptr)
-          bucket.mine =
-              overlap(bucket.elements, shares_->of[static_cast<std::size_t>(holding)].mine);
-        buckets_.push_back(std::move(bucket));
-      };
-      detail::for_each_bucket(group.size, sizeof(Reduce), run_.bucket_bytes, add);
+      moves_.for_each_bucket(
+          group.size, detail::place_along_data(run_), sending,
+          [&](const detail::SettleBucket& bucket) {
+            const auto& [first, count] = bucket.piece;
+            buckets_.push_back({holding, bucket, {group.offset + first, count}, count});
+          });
     }
-  }
-
-  std::span<Gradient> gradients(const Interval& elements) const {
-    return run_.parameters.gradients().subspan(elements.offset, elements.size);
   }
 
   void begin_sum(Bucket& bucket) {
@@ -171,37 +164,37 @@ class OverlappedSums final : public detail::SumsMeanwhile {
     bucket.missing = 0;
     begun_.push_back(static_cast<std::size_t>(&bucket - buckets_.data()));
     run_.parameters.collect_part(run_.backend, bucket.elements, write_);
-    bucket.sent = bucket.sums = to_send(bucket);
-    if (shares_ != nullptr) bucket.sums = memory_for(bucket.memory_of_sums, bucket.mine.size);
-    if (shares_ == nullptr && run_.sums_in_shares &&
-        detail::sums_over_axes(run_.all_ranks.sizes())) {
-      detail::sum_bucket_over_samples(run_, bucket.sums);
-      bucket.axes = detail::sample_axes.size();
-    } else {
+    bucket.sent = detail::SentBucket<Context>(run_, bucket.group, moves_, bucket.of_group);
+    if (shares_ || !moves_.scatters()) {
       begin_next(bucket);
+    } else {
+      for (const detail::SettleCall& call : moves_)
+        detail::make_call(run_, call, bucket.of_group, bucket.sent);
+      bucket.begun = moves_.size;
     }
   }
 
-  /// Ends the sum that is under way, and begins the one along the next axis that has several ranks.
-  /// Does nothing and returns false if there is none. All ranks call it at the same points of a
-  /// backward, whether or not their sums are through: others of their calls may go to the same
-  /// ranks.
+  /// Ends the call that is under way, and begins the next one. Does nothing and returns false if
+  /// there is none. All ranks call it at the same points of a backward, whether or not their sums
+  /// are through: others of their calls may go to the same ranks.
   bool begin_next(Bucket& bucket) {
-    while (bucket.axes < detail::sample_axes.size()) {
-      const MeshAxis axis = detail::sample_axes[bucket.axes++];
-      if (run_.all_ranks.sizes()[axis] == 1) continue;
-      const auto here = detail::in_phase<Phase::settle>(run_);
-      finish(bucket);
-      if (shares_ != nullptr && axis == MeshAxis::data) {
-        shares_->count(bucket.all, [&](const Interval&) { return bucket.elements; });
-        begin_along(axis, moves::ReduceScatter<Reduce>{bucket.sent, bucket.sums, shares_->counts},
-                    bucket.sum_of_share);
-      } else {
-        begin_along(axis, moves::AllReduce<Reduce>{bucket.sums, bucket.sums}, bucket.sum);
-      }
-      return true;
+    if (bucket.begun == moves_.size) return false;
+    const detail::SettleCall& call = moves_.calls[bucket.begun++];
+    const auto here = detail::in_phase<Phase::settle>(run_);
+    finish(bucket);
+    if (call.operation == Operation::reduce_scatter) {
+      const int ranks = run_.all_ranks.sizes().data;
+      const detail::Counts counts(run_.pool, ranks, [&](int rank) {
+        return bucket.of_group.share({rank, ranks}).size;
+      });
+      begin_along(call.axis,
+                  moves::ReduceScatter<Reduce>{bucket.sent.all, bucket.sent.share, counts},
+                  bucket.sum_of_share);
+    } else {
+      const std::span<Reduce> numbers = call.of_share ? bucket.sent.share : bucket.sent.all;
+      begin_along(call.axis, moves::AllReduce<Reduce>{numbers, numbers}, bucket.sum);
     }
-    return false;
+    return true;
   }
 
   void move_on(Bucket& bucket) {
@@ -216,27 +209,7 @@ class OverlappedSums final : public detail::SumsMeanwhile {
 
   void end_sum(Bucket& bucket) {
     finish(bucket);
-    const std::span<Gradient> to = gradients(bucket.mine);
-    if (static_cast<const void*>(to.data()) != bucket.sums.data())
-      run_.backend.for_each(to.size(),
-                            detail::RoundTo<Gradient, Reduce>{bucket.sums.data(), to.data()});
-  }
-
-  std::span<Reduce> memory_for(Buffer& buffer, std::size_t elements) {
-    buffer = run_.pool.take(elements * sizeof(Reduce));
-    return {static_cast<Reduce*>(buffer.data()), elements};
-  }
-
-  std::span<Reduce> to_send(Bucket& bucket) {
-    const std::span<Gradient> from = gradients(bucket.elements);
-    if constexpr (std::same_as<Gradient, Reduce>) {
-      return from;
-    } else {
-      const std::span<Reduce> sent = memory_for(bucket.memory, from.size());
-      run_.backend.for_each(from.size(),
-                            detail::RoundTo<Reduce, Gradient>{from.data(), sent.data()});
-      return sent;
-    }
+    bucket.sent.store(run_);
   }
 
   template <class Move>
@@ -248,7 +221,8 @@ class OverlappedSums final : public detail::SumsMeanwhile {
 
   Run<Context>& run_;
   detail::OverlappedReduction<Context> of_layers_;  // if ranks store shares of gradients
-  detail::Shares* shares_ = nullptr;                // of the optimizer of the step, if they are cut
+  bool shares_ = false;                             // whether a rank gets the sums of its share
+  detail::SettleMoves moves_{};                     // of each bucket
   std::vector<Bucket> buckets_{};
   std::vector<std::size_t> begun_{};  // numbers of buckets, in the order in which they began
   Write write_ = Write::replace;      // how the batch adds to the gradients

@@ -332,9 +332,9 @@ Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen&
 template <class M, class Chosen>
 Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen& loss,
                const StepOptions& options, Keep keep) {
-  Plan plan = model.plan(in, keep);
-  if (options.overlap != nullptr && keep == Keep::state_over_data && plan.sizes.data > 1)
-    plan.settle = detail::settling_meanwhile(model.plan(in, Keep::whole).settle, plan.settle);
+  Sending sending = model.sending();
+  sending.sums_in_backward = options.overlap != nullptr;
+  Plan plan = model.plan(in, keep, sending);
   plan.loss = loss_plan<typename M::ends::wanted>(loss, model.layers().output_shape(in),
                                                   dtype_v<typename M::dtype>, plan.sizes);
   const auto reduce = [&](std::size_t numbers, Dtype dtype, bool along_data) {
