@@ -78,9 +78,6 @@ struct Whole : KeepsLayout {
 /// A merge of two values.
 struct Mean : KeepsStream {
   static constexpr Saves saves = Saves::nothing;
-#if CASE > 13
-  using rows_taken = Sharded<Axis::batch>;
-#endif
   constexpr Shape output_shape(const std::array<Shape, 2>& in) const { return in[0]; }
 #if CASE != 12
   template <class Frame, class X, class Y>
@@ -108,7 +105,6 @@ struct Mean : KeepsStream {
 #elif CASE == \
     12  // expect: The merge Op lacks .*void forward\(Frame&, const X& x, const Y& y\) const
 #elif CASE == 13  // expect: The merge Op lacks .*void backward\(Frame&, const Saved&,
-#elif CASE == 14  // expect: The merge Op says that it takes other rows than those of the rank
 #endif
 
 #if CASE == 8  // expect: L is no layer: a model is made of types like Relu

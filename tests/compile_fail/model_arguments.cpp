@@ -45,9 +45,9 @@ struct Ids : Net {
   using input_element = std::int32_t;
 };
 using Asked = Model<Ids, Ctx, Both, TrainWithInputGradient>;
-#elif CASE == 17  // expect: computes with all samples of a batch together, and on a mesh
+#elif CASE == 17  // expect: On a mesh ranks along `data` have different samples, and L does not
 struct Mixing : Relu {
-  static constexpr bool mixes_samples = true;
+  using along_other_axes = KeepsOneOf<Invariant>;
 };
 using Asked = Model<Mixing, Context<float, Reference, MeshRanks<SingleRank>>>;
 #elif CASE == 4   // expect: takes what it is used for fourth

@@ -183,7 +183,8 @@ std::pair<Numbers, Numbers> given(Ranks& ranks, std::span<const Segment> segment
   if constexpr (std::same_as<Net, Lined>)
     model.set("0.weight", made<Invariant>(3, {{Axis::feature, 3}}, place).view());
   clear_calls(ranks);
-  const auto y = model.forward(made<Whole>(1, streams, place).view(), {.segments = segments});
+  const auto x = made<Whole>(1, streams, place);
+  const auto y = model.forward(x.view(), {.segments = segments});
   using Given = SamplesOverMesh<Invariant, Axis::batch>;
   const auto dx = model.backward(made<Given>(2, y.global(), place).view());
   model.discard_step();
@@ -226,15 +227,54 @@ TEST_CASE("a token in front, a mask and lines of whole samples are those of one 
   }
 }
 
+TEST_CASE("the statistics of a batch normalisation are those of all tokens of all samples") {
+  using Normed = Sequential<BatchNorm<3>, FlattenFrom<Axis::sequence>>;
+  const auto one = on_one_rank([](Ranks& ranks) { return given<Normed>(ranks); });
+  for (const mesh& sizes : contexts) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes, [&](Ranks& ranks) {
+      const auto [y, dx] = given<Normed>(ranks);
+      CHECK(largest_difference(y, one.first) < 1e-14);
+      CHECK(largest_difference(dx, one.second) < 1e-14);
+    });
+  }
+}
+
 namespace {
 
-/// Does not say what it reads.
-struct Unsaid : KeepsLayout {
+struct Copies {
   static constexpr Saves saves = Saves::nothing;
+  constexpr Shape output_shape(const Shape& x) const { return x; }
   template <class Frame, class X, class Y>
   void forward(Frame&, const X& x, const Y& y) const {
     for (std::size_t i = 0; i < x.size(); ++i) y.data()[i] = x[i];
   }
+};
+/// Does not say what it reads of tokens that are split.
+struct Unsaid : Copies, KeepsOneOf<Invariant, Sharded<Axis::batch>> {};
+/// Exchanges a number of tokens as if only ranks along `tensor` had different ones.
+struct SumsTokens : Copies, KeepsOneOf<Invariant, Sharded<Axis::batch>, Sharded<Axis::sequence>> {
+  template <Layout In>
+  using exchanges = std::tuple<
+      Exchange<std::conditional_t<std::same_as<In, Sharded<Axis::sequence>>,
+                                  Redistribute<Partial, Replicated>, Redistribute<In, In>>>>;
+  constexpr std::array<Shape, 1> exchange_shapes(const Shape&) const { return {}; }
+};
+/// Says that it keeps tokens, but gives half as many.
+struct Halves : Copies, KeepsOneOf<Invariant, Sharded<Axis::batch>, Sharded<Axis::sequence>> {
+  constexpr Shape output_shape(Shape x) const {
+    x[1].units /= 2;
+    return x;
+  }
+};
+/// A merge that reads tokens in front of its own.
+struct Looks : Sum {
+  static constexpr bool passes_gradient = false;
+  template <Layout Offered, Layout Wanted>
+  using input_layout = std::conditional_t<std::same_as<Offered, Sharded<Axis::sequence>>,
+                                          Haloed<Axis::sequence, Window{.before = 1}>, Offered>;
+  template <Layout In>
+  using output_layout = std::conditional_t<HaloedLayout<In>, Sharded<Axis::sequence>, In>;
 };
 
 }  // namespace
@@ -255,6 +295,16 @@ TEST_CASE("what cannot be cut by tokens is refused on every rank before it sends
                          Ended{}, ranks, Seed{1}, text(dynamic));
                    }),
                    {"2: ", "may read several tokens of a sample"});
+    const auto refuses_tokens = [&]<class L>(L layer) {
+      check_mentions(message_of<argument_error>([&] {
+                       Model<L, OnMesh, Ends<Invariant, Invariant>, ForwardOnly>(layer, ranks,
+                                                                                 Seed{1}, streams);
+                     }),
+                     {"may read several tokens of a sample", "Sharded<Axis::sequence>"});
+    };
+    refuses_tokens(Sequential<SumsTokens>{});
+    refuses_tokens(Sequential<Halves>{});
+    refuses_tokens(Join<Looks, Identity, Identity>{});
     using Line = Model<Lined, OnMesh, OfSamples, ForwardOnly>;
     Shape other = streams;
     other[1].units = dynamic;

@@ -384,7 +384,6 @@ namespace {
 struct Weighted : KeepsStream {
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool random = true;
-  using rows_taken = Sharded<Axis::height>;
 
   constexpr Shape output_shape(const std::array<Shape, 2>& x) const { return x[0]; }
   template <class Frame, class X, class Y>
@@ -543,6 +542,7 @@ struct Unflatten : KeepsLayout {
 
 /// Does not say which rows it takes.
 struct Unsaid : Unflatten {
+  using along_other_axes = KeepsOneOf<Sharded<Axis::batch>>;
   constexpr Shape output_shape(const Shape& x) const { return x; }
 };
 

@@ -136,7 +136,6 @@ class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis
   ///@{
   /// As `Merge` says.
   static constexpr Saves saves = Saves::input;
-  static constexpr bool token_by_token = true;
   static constexpr bool random = Form.dropped > 0;
 
   template <std::size_t J, Layout In>

@@ -117,7 +117,6 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<deta
   static constexpr Saves saves = Saves::input;
   static constexpr bool in_place = true;
   static constexpr bool exchanges_in_evaluation = false;
-  using rows_taken = Sharded<Axis::height>;
   ///@}
 
   using Sized<N>::Sized;

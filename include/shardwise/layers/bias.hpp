@@ -63,7 +63,6 @@ class Bias : public KeepsLayout, public Sized<N> {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
-  static constexpr bool token_by_token = true;
   static constexpr bool in_place = true;
 
   template <Layout In>

@@ -53,6 +53,16 @@ struct WithoutClassToken {
   }
 };
 
+/// Along `context` the last token of a rank moves on to the next one.
+struct TokensMoveOn {
+  template <Layout Offered, Layout>
+  using input_layout =
+      std::conditional_t<std::same_as<Offered, Sharded<Axis::sequence>>,
+                         Haloed<Axis::sequence, Window{.before = 1}>, Sharded<Axis::batch>>;
+  template <Layout In>
+  using output_layout = std::conditional_t<HaloedLayout<In>, Sharded<Axis::sequence>, In>;
+};
+
 }  // namespace detail
 
 /// [batch, sequence, N] -> [batch, sequence + 1, N]: a token of N learned features in front of each
@@ -91,7 +101,7 @@ class ClassToken : public KeepsOneOf<Invariant, Sharded<Axis::batch>, Sharded<Ax
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool keeps_features = true;
-  using rows_taken = Haloed<Axis::sequence, Window{.before = 1}>;
+  using along_other_axes = detail::TokensMoveOn;
 
   template <Layout In>
   using parameters =

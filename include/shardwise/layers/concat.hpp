@@ -51,8 +51,6 @@ struct Concat {
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool adds_features = A == Axis::channel || A == Axis::feature;
   static constexpr bool keeps_features = !adds_features;
-  static constexpr bool token_by_token = A == Axis::feature;
-  using rows_taken = std::conditional_t<A == Axis::channel, Sharded<Axis::height>, Invariant>;
 
   template <Layout Wanted>
   using desired_input_layout = std::conditional_t<std::same_as<Wanted, Sharded<A>>, Invariant,

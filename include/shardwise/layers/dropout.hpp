@@ -103,7 +103,6 @@ struct Drops : KeepsLayout {
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool in_place = true;
   static constexpr bool random = true;
-  using rows_taken = Sharded<Axis::height>;
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
@@ -132,9 +131,7 @@ struct Drops : KeepsLayout {
 /// sends    nothing
 /// source   Srivastava et al. 2014, section 10 (scaled in training)
 template <std::uint32_t Numerator, std::uint32_t Denominator>
-struct Dropout : detail::Drops<Numerator, Denominator, detail::MaskOfElements> {
-  static constexpr bool token_by_token = true;  ///< as `Layer` says
-};
+struct Dropout : detail::Drops<Numerator, Denominator, detail::MaskOfElements> {};
 
 /// Dropout of whole planes of images [batch, channel, ...]: m is drawn for each sample and channel.
 /// layout   layout, sends    as Dropout

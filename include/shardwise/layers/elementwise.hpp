@@ -36,8 +36,6 @@ struct Elementwise : KeepsLayout {
   static constexpr Saves saves = F::slope_from_output ? Saves::output : Saves::input;
   static constexpr Activation activation = F::kind;
   static constexpr bool in_place = F::slope_from_output;
-  static constexpr bool token_by_token = true;
-  using rows_taken = Sharded<Axis::height>;
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {

@@ -83,7 +83,6 @@ class Embedding : public detail::TableLayouts<S>, public Sized<V, N>, public Wei
   /// As `Layer` says.
   using input_element = std::int32_t;
   static constexpr Saves saves = Saves::input;
-  static constexpr bool token_by_token = true;
   static constexpr std::size_t in_features = dynamic;
 
   template <Layout In>

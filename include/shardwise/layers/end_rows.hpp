@@ -80,8 +80,6 @@ struct EndRows {
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool keeps_features = true;
-  using rows_taken = Sharded<Axis::sequence>;
-  using rows_given = Redistribute<Partial, Sharded<Axis::batch>>;
 
   template <Layout Wanted>
   using desired_input_layout = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;

@@ -39,6 +39,7 @@ struct ExpertLayouts : ProductLayouts<split::none, Axis::feature> {
 };
 template <>
 struct ExpertLayouts<split::expert> : TakesAndGives<Replicated, Partial> {
+  using along_other_axes = ExpertLayouts<split::none>;
   template <Layout In>
   using router = ParameterUse<Invariant, Replicated>;
   template <Layout In>

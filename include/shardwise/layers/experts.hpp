@@ -107,7 +107,6 @@ class Experts : public detail::ExpertLayouts<S> {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::input;
-  static constexpr bool token_by_token = true;
   static constexpr bool keeps_shape = true;
   static constexpr std::size_t in_features = Sizes.features;
   static constexpr std::size_t out_features = Sizes.features;

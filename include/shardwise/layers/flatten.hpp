@@ -34,8 +34,6 @@ struct FlattenFrom : detail::WholeFrom<A> {
   static constexpr Saves saves = Saves::nothing;
   /// Elements stay where they are in memory.
   static constexpr bool reshapes = true;
-  /// As `Layer` says.
-  using rows_taken = Sharded<Axis::batch>;
 
   /// The shape of the output for an input of shape x.
   constexpr Shape output_shape(const Shape& x) const {

@@ -18,8 +18,7 @@ struct To : TakesAndGives<L, L> {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
-  static constexpr bool token_by_token = true;
-  using rows_taken = Sharded<Axis::height>;
+  using along_other_axes = KeepsLayout;
   static constexpr bool reshapes = true;
   static constexpr bool keeps_shape = true;
 

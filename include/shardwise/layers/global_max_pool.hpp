@@ -134,8 +134,6 @@ class GlobalMaxPool {
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool keeps_features = true;
-  using rows_taken = Sharded<Axis::height>;
-  using rows_given = Redistribute<Invariant, Sharded<Axis::height>>;
 
   template <Layout Wanted>
   using desired_input_layout = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;

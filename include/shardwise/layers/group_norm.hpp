@@ -59,7 +59,6 @@ class NormOfGroups : public KeepsLayout, public NormSized<N>, public WeightAndBi
  public:
   static constexpr Saves saves = Saves::input;
   static constexpr bool in_place = true;
-  using rows_taken = Sharded<Axis::height>;
 
   using NormSized<N>::NormSized;
   using NormSized<N>::in;

@@ -13,8 +13,6 @@ struct Identity : KeepsStream {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
-  static constexpr bool token_by_token = true;
-  using rows_taken = Sharded<Axis::height>;
   static constexpr bool reshapes = true;
 
   constexpr Shape output_shape(const Shape& x) const { return x; }

@@ -181,6 +181,17 @@ struct TakesAndGives {
 ///              `Offered` and the next one prefers `Wanted`. `output_layout<In>`: the layout of its
 ///              output. `desired_input_layout<Wanted>`: the layout that it prefers for its input.
 ///              `KeepsLayout`, `KeepsOneOf` and `TakesAndGives` have all three.
+/// On a mesh    ranks along other axes than `tensor` have slices: different samples, tokens, or
+/// rows
+///              of images. The same rules hold there, asked for `input_layout<S, S>`, where S is
+///              `Sharded<A>` of batch, sequence or height. A layer that takes and gives S computes
+///              each sample, token or row by itself, but for what it exchanges (`SumOverSamples`,
+///              `CountOverSamples`, of rows `ExchangeOverRows`) and what the frame says of the
+///              whole batch. One that takes `Haloed<A, W>` is given what its windows read of other
+///              slices, and `frame.rows_begin()`. One that takes `Sharded<Axis::batch>` for tokens
+///              or rows, or gives a split of none of the three axes, is given whole samples, other
+///              ones on each rank. What it gives as `Partial` or `Invariant` is cut into slices.
+///              With any other rule it is refused.
 /// Shapes       `output_shape(in)`: global shapes; throws shape_error for an input that it cannot
 ///              take. Batch and sequence may be `dynamic` while a model is bound.
 /// Backward     gets as its second argument the tensor that `saves` names (else `Nothing{}`). It
@@ -197,31 +208,13 @@ struct TakesAndGives {
 ///     static constexpr bool exchanges_in_evaluation = false;  it exchanges only in training
 ///     using input_element = std::int32_t;      the dtype of its input if not the model's, such as
 ///                                              token ids: a model's input without a gradient
-///     static constexpr bool mixes_samples = true;  its result for a sample depends on the others
-///                                              of the batch in more than sums that it exchanges
-///                                              (`SumOverSamples`, `CountOverSamples`); not
-///                                              on a mesh
-///     static constexpr bool token_by_token = true;  its result for a token depends on that token,
-///                                              and of the others of its sample only on what the
-///                                              frame says of the whole batch: it runs where ranks
-///                                              along `context` of a mesh have different tokens
-///     using rows_taken = Sharded<Axis::height>;  it runs where ranks along `context` of a mesh
-///                                              have different rows of images: its result for a row
-///                                              depends on that row, on numbers that it exchanges
-///                                              (`ExchangeOverRows`, `SumOverSamples`), and on what
-///                                              the frame says of the whole batch. With a window
-///                                              along the rows it is `Haloed<Axis::height, W>`:
-///                                              the layer is given all rows that its block of the
-///                                              output reads, and `frame.rows_begin()`. With
-///                                              `Sharded<Axis::batch>` it is given whole samples,
-///                                              others than those of other ranks. With
-///                                              Axis::sequence in place of height the same of
-///                                              tokens
-///     using rows_given = Redistribute<Partial, Sharded<Axis::height>>;  what then becomes of its
-///                                              output over `context`: here each rank gives a
-///                                              summand
-///     static constexpr bool keeps_rows(const Shape& in, int ranks);  whether it takes and gives
-///                                              blocks of rows nevertheless
+///     using along_other_axes = R;              the class whose `input_layout` and `output_layout`
+///                                              are the rules along other mesh axes than `tensor`;
+///                                              else the layer itself. A layer with a split weight
+///                                              names that whose weight is whole
+///     static constexpr bool keeps_rows(const Shape& in, int ranks);  whether blocks of its input's
+///                                              rows over so many ranks along `context` are those
+///                                              of its output, although it takes and gives others
 ///     static constexpr bool random = true;     draws random numbers: `frame.random()`
 ///     static constexpr bool in_place = true;   y may be x and dx may be dy, the same memory
 ///     static constexpr bool backward_in_parts = true;  backward is the two functions below
@@ -304,14 +297,6 @@ inline constexpr bool only_reshapes = requires {
 template <class L>
 inline constexpr bool exchanges_in_training_only = requires {
   requires !L::exchanges_in_evaluation;
-};
-template <class L>
-inline constexpr bool mixes_samples = requires {
-  requires L::mixes_samples;
-};
-template <class L>
-inline constexpr bool computes_token_by_token = requires {
-  requires L::token_by_token;
 };
 template <class L>
 inline constexpr bool works_in_place = requires {

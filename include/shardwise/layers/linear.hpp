@@ -91,7 +91,6 @@ class Linear : public detail::ProductLayouts<S, Axis::feature>,
   /// As `Layer` says.
   static constexpr Saves saves = Saves::input;
   static constexpr bool backward_in_parts = true;
-  static constexpr bool token_by_token = true;
 
   [[gnu::noinline]] constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() > 0) check_input(x);

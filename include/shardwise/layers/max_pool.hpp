@@ -42,7 +42,6 @@ class MaxPool {
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool keeps_features = true;
-  using rows_taken = detail::windowed_t<Windows, Sharded<Axis::height>>;
 
   template <Layout Wanted>
   using desired_input_layout = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;

@@ -17,6 +17,7 @@ namespace shardwise {
 /// Layouts      `input_layout`, `output_layout` and `desired_input_layout` are those of the first
 ///              operand. The others are converted to this layout, or to `operand<J, In>`, see
 ///              below.
+/// On a mesh    it takes S as operand 0 and gives S; the others are laid out as `operand<J, S>`.
 /// Shapes       `output_shape(const std::array<Shape, N>& in)`; a shape of rank 0 is unknown.
 /// Forward      `forward(Frame&, const X& x, View<T, Out> y)`: x is a std::tuple of views of the
 ///              operands, each a View<const T, L> of its layout.
@@ -27,13 +28,6 @@ namespace shardwise {
 /// Optional members:
 ///     template <std::size_t J, Layout In> using operand;   the layout of operand J, from 1 on,
 ///                                                          if the first one is laid out as In
-///     static constexpr bool token_by_token = true;   as for a Layer, of tokens of operand 0;
-///                                                    along `context` of a mesh the others are laid
-///                                                    out as operand<J, Sharded<Axis::sequence>>
-///     using rows_taken = Sharded<Axis::height>;      as for a Layer, of rows of operand 0; along
-///                                                    `context` the others are laid out as
-///                                                    operand<J, Sharded<Axis::height>>; with
-///                                                    Invariant it does not run there
 ///     static constexpr bool in_place = true;         y may be the memory of any operand
 ///     static constexpr bool random = true;           draws random numbers: `frame.random()`
 ///     static constexpr bool passes_gradient = true;  each dx is dy: there is no backward

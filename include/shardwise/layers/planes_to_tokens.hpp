@@ -44,8 +44,6 @@ struct PlanesToTokens : detail::WholePlanes {
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool keeps_features = true;
-  using rows_taken = Sharded<Axis::batch>;
-  using rows_given = Redistribute<Sharded<Axis::batch>, Sharded<Axis::sequence>>;
   static constexpr bool keeps_rows(const Shape& x, int ranks) {
     if (x[2].axis != Axis::height) return false;  // tokens of an image are not in the order of rows
     return x[2].extent() % static_cast<std::size_t>(ranks) == 0 || x.elements(3, x.rank()) == 1;

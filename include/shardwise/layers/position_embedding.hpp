@@ -108,7 +108,6 @@ class PositionEmbedding : public Sized<Positions, N> {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
-  static constexpr bool token_by_token = true;
   static constexpr bool in_place = true;
   static constexpr bool keeps_shape = true;
   static constexpr std::size_t in_features = N;

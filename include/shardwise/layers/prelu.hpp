@@ -101,8 +101,6 @@ class PRelu : public KeepsLayout, public Sized<N> {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::input;
-  static constexpr bool token_by_token = true;
-  using rows_taken = Sharded<Axis::height>;
   static constexpr bool in_place = true;
 
   template <Layout In>

@@ -131,7 +131,6 @@ class Rope : public KeepsLayout {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
-  static constexpr bool token_by_token = true;
   static constexpr bool in_place = true;
 
   constexpr Shape output_shape(const Shape& x) const {

@@ -119,7 +119,6 @@ class NormOfRows : public KeepsLayout, public Of, public WeightAndBias<count_of(
 
  public:
   static constexpr Saves saves = Saves::input;
-  static constexpr bool token_by_token = true;
   static constexpr bool in_place = true;
 
   using Of::in;

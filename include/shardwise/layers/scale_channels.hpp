@@ -74,7 +74,6 @@ struct ScaleChannels : KeepsStream {
   static constexpr Saves saves = Saves::input;
   static constexpr bool keeps_shape = false;
   static constexpr bool keeps_features = true;
-  using rows_taken = Sharded<Axis::height>;
 
   template <std::size_t, Layout In>
   using operand = std::conditional_t<detail::is_space_split<In>, Replicated, In>;

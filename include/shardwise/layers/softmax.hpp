@@ -94,7 +94,6 @@ struct Softmax : KeepsLayout {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::output;
-  static constexpr bool token_by_token = true;
   static constexpr bool in_place = true;
 
   template <Layout In>

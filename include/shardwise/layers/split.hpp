@@ -54,6 +54,7 @@ struct ProductLayouts {
 
 template <Axis Summed>
 struct ProductLayouts<split::output, Summed> : TakesAndGives<Replicated, Sharded<Summed>> {
+  using along_other_axes = ProductLayouts<split::none, Summed>;
   template <Layout In>
   using weight = ParameterUse<Sharded<Axis::output>, Sharded<Axis::output>>;
   template <Layout In>
@@ -62,6 +63,7 @@ struct ProductLayouts<split::output, Summed> : TakesAndGives<Replicated, Sharded
 
 template <Axis Summed>
 struct ProductLayouts<split::input, Summed> : TakesAndGives<Sharded<Summed>, Partial> {
+  using along_other_axes = ProductLayouts<split::none, Summed>;
   template <Layout In>
   using weight = ParameterUse<Sharded<Axis::input>, Sharded<Axis::input>>;
   template <Layout In>

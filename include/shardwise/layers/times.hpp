@@ -64,8 +64,6 @@ struct Times : KeepsStream {
   ///@{
   /// As `Merge` says.
   static constexpr Saves saves = Saves::input;
-  static constexpr bool token_by_token = true;
-  using rows_taken = Sharded<Axis::height>;
 
   constexpr Shape output_shape(const std::array<Shape, 2>& x) const {
     if (x[0].rank() == 0) return x[1];

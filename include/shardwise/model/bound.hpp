@@ -205,9 +205,7 @@ class Bound {
                                    std::conditional_t<saves_output, Value<T, Out>, Value<X, In>>>;
   using Framed = std::conditional_t<has_state || has_kept, StatefulFrame<F, State, OfLayer>, F>;
   static_assert(detail::must_run<L, Framed, X, T, In, Out, goes_backward<L, S, E>>());
-  static_assert(!(MeshCommunicator<typename Ctx::communicator> && detail::mixes_samples<L>),
-                "the layer L computes with all samples of a batch together, and on a mesh ranks "
-                "along `data` have different samples. Give the model ranks of one axis.");
+  static_assert(detail::must_run_on_samples<L, typename Ctx::communicator>());
 
   /// Memory for the output: the input's, if the layer may work in place and no other value shares
   /// it.

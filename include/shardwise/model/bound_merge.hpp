@@ -71,7 +71,9 @@ class BoundMerge {
   Value<T, Out> forward(Run<Ctx>& run, Value<T, typename Operands::offered>&&... offered) {
     const std::array<Shape, arity> slices{offered.global()...};
     Values x = brought(run, Numbers{}, std::move(offered)...);
-    const Shape out = op_.output_shape(TakesRows<Op> ? shapes_of(x) : slices);
+    // Tokens that an attention reads of other ranks are none of its output.
+    const bool takes_rows = axis_over_context(slices[0]) == Axis::height;
+    const Shape out = op_.output_shape(takes_rows ? shapes_of(x) : slices);
     const auto views = views_of(x);
     if constexpr (S::input_gradient && !passes_gradient<Op>) {
       if (run.saves()) keep(run, x, Numbers{});
@@ -149,6 +151,7 @@ class BoundMerge {
     }
   }
 
+  static_assert(must_run_on_samples<Op, typename Ctx::communicator>());
   static_assert(merge_must_run<Op, F, std::tuple<View<const T, typename Operands::taken>...>,
                                View<T, Out>, View<const T, dual_t<Out>>,
                                std::tuple<View<T, dual_t<typename Operands::taken>>...>,

@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/merge.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/kinds.hpp"
+#include "shardwise/model/other_axes.hpp"
 
 namespace shardwise::detail {
 
@@ -128,17 +130,24 @@ consteval bool must_run() {
   return true;
 }
 
+/// The error for a layer or merge L on ranks of type C, some of which have different samples, if
+/// the result for a sample may depend on others.
+template <class L, class C>
+consteval bool must_run_on_samples() {
+  if constexpr (MeshCommunicator<C>)
+    static_assert(
+        computes_sample_by_sample<L>,
+        "On a mesh ranks along `data` have different samples, and L does not compute sample by "
+        "sample: its rule for Sharded<Axis::batch> is another than to keep it, or it exchanges "
+        "what is no SumOverSamples. Give the model ranks of one axis. A layer with a split weight "
+        "says by `along_other_axes` what it takes along other axes than `tensor`.");
+  return true;
+}
+
 /// The error for a merge Op that does not run forward on a tuple X of views and a view Y or, if it
 /// is needed, backward from DY to a tuple DX.
 template <class Op, class Frame, class X, class Y, class DY, class DX, bool Backward>
 consteval bool merge_must_run() {
-  if constexpr (requires { typename Op::rows_taken; }) {
-    using Taken = typename Op::rows_taken;
-    static_assert(std::same_as<Taken, Sharded<Axis::height>> || std::same_as<Taken, Invariant>,
-                  "The merge Op says that it takes other rows than those of the rank. A merge is "
-                  "given its rank's rows of the first operand: name Sharded<Axis::height> as "
-                  "rows_taken, and by `operand` what it reads of the others.");
-  }
   static_assert(
       requires(const Op& op, Frame& frame, const X& x, const Y& y) { op.forward(frame, x, y); },
       "The merge Op lacks `template <class Frame, class X, class Y> void forward(Frame&, const X& "

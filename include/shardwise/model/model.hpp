@@ -53,9 +53,9 @@ typename M::communicator& must_stay() {
 /// different tokens of each sample, or different rows of each image: the layouts of input and
 /// output are `SamplesOverMesh` of those in GivenEnds, and the gradients of all parameters are also
 /// summed over these axes, once for each step. Losses, gradients and weights are those of one rank.
-/// Where `context` has several ranks, each layer of tokens must be `token_by_token`, and each layer
-/// of images must have `rows_taken`; for images, GivenEnds names `CutOverContext`. The axis
-/// `pipeline` must have one rank; for several stages see `on_pipeline_stage`.
+/// Where `context` has several ranks, each layer must have a rule for parts of tokens or of rows,
+/// see `Layer`; for images, GivenEnds names `CutOverContext`. The axis `pipeline` must have one
+/// rank; for several stages see `on_pipeline_stage`.
 ///
 ///     Model<Mlp, Context<float, Reference, MeshRanks<ThreadCommunicator>>> model(ranks, Seed{1});
 ///     Tensor<float, SamplesOverMesh<Invariant>> x(shape, ranks.place());
@@ -208,10 +208,11 @@ class Model : public ModelBase<Ctx> {
   /// of a forward. With a cache, tokens follow those of the cache, to which their keys and values
   /// are added: the logits are those of the whole sequences. Each segment continues the sequence
   /// that it names, at the position behind the tokens that the cache holds of it; without segments,
-  /// sample i continues sequence i. Layers must be `token_by_token`, see Layer, or LastRows: any
-  /// other one takes the tokens of this call for all. If it throws, the cache holds what it held.
-  /// sends    `plan().forward`, without the exchanges of layers in training only
-  /// throws   as forward; with a cache argument_error for such a segment, and where a rank has not
+  /// sample i continues sequence i. The result of a layer for a token must depend on that token
+  /// alone, except in attentions and LastRows: any other takes the tokens of this call for all. If
+  /// it throws, the cache holds what it held. sends    `plan().forward`, without the exchanges of
+  /// layers in training only throws   as forward; with a cache argument_error for such a segment,
+  /// and where a rank has not
   ///          all tokens: on a mesh with several ranks along another axis than `tensor`, for an
   ///          attention of samples that are split or of windows over tokens that are, and for one
   ///          whose tokens see later ones

@@ -16,6 +16,7 @@
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/collective_of.hpp"
 #include "shardwise/model/mesh_slice.hpp"
+#include "shardwise/model/other_axes.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/value.hpp"
 #include "shardwise/redistribute/redistribute.hpp"
@@ -46,11 +47,8 @@ void require_no_halo_of_tokens([[maybe_unused]] const Run<Context>& run) {
 /// slice.
 template <class Op, std::size_t J, Axis First>
 consteval bool needs_others() {
-  if constexpr (First == Axis::height && !requires { typename Op::rows_taken; }) {
-    return false;
-  } else {
-    return !std::same_as<operand_t<Op, J, Sharded<First>>, Sharded<First>>;
-  }
+  return RuleOfRows<Op, First>::runs &&
+         !std::same_as<operand_t<Op, J, Sharded<First>>, Sharded<First>>;
 }
 template <class Op, std::size_t J>
 inline constexpr bool may_need_others =

@@ -145,16 +145,15 @@ struct PlanVisitor : WalkVisitor {
 
   template <class L, Layout In, bool Returns>
   constexpr void rows_taken(const Shape& in) {
-    if constexpr (may_move_rows<L>())
+    if constexpr (may_move_rows<L>)
       for_rows_taken<L>(in, sizes.context,
                         [&]<class R>() { add_over_context<R, In, Returns>(in); });
   }
   template <class L, Layout Out, bool Returns>
   constexpr void rows_given(const Shape& in, const Shape& out) {
-    if constexpr (GivesRows<L>) {
-      if (takes_rows<L>(axis_over_context(in)) && !keeps_rows<L>(in, sizes.context))
-        add_over_context<typename L::rows_given, Out, Returns>(out);
-    }
+    if constexpr (GivesRows<L>)
+      for_rows_given<L>(in, out, sizes.context,
+                        [&]<class R>() { add_over_context<R, Out, Returns>(out); });
   }
 
   /// The calls before the composition.

@@ -17,6 +17,7 @@
 #include "shardwise/layout/local_shape.hpp"
 #include "shardwise/layout/rows_begin.hpp"
 #include "shardwise/model/mesh_slice.hpp"
+#include "shardwise/model/other_axes.hpp"
 #include "shardwise/model/over_context.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/value.hpp"
@@ -24,38 +25,41 @@
 
 namespace shardwise::detail {
 
-/// A layer that runs where ranks along `context` have different rows or tokens: on its block of
-/// them, with what its windows read beyond it, or on whole samples, other ones on each rank.
+/// Whether L runs where ranks along `context` cut its input by Cut, and does not just keep tokens.
+template <class L, Axis Cut>
+concept TakesRowsBy =
+    RuleOfRows<L, Cut>::runs && !(Cut == Axis::sequence && computes_token_by_token<L>);
+
+/// A layer that runs where ranks along `context` have different rows, or tokens of which it reads
+/// several: on its block of them, with what its windows read beyond it, or on whole samples.
 template <class L>
-concept TakesRows = requires {
-  typename L::rows_taken;
-  requires ShardedLayout<typename L::rows_taken> || HaloedLayout<typename L::rows_taken>;
-  requires L::rows_taken::axis == Axis::height || L::rows_taken::axis == Axis::sequence ||
-      L::rows_taken::axis == Axis::batch;
-};
+concept TakesRows = TakesRowsBy<L, Axis::height> || TakesRowsBy<L, Axis::sequence>;
+
+/// Calls f.operator()<RuleOfRows<L, cut>>() if L is such a layer for inputs that `cut` cuts.
+template <class L, class F>
+constexpr void if_takes_rows([[maybe_unused]] Axis cut, [[maybe_unused]] F&& f) {
+  if constexpr (TakesRowsBy<L, Axis::height>)
+    if (cut == Axis::height) f.template operator()<RuleOfRows<L, Axis::height>>();
+  if constexpr (TakesRowsBy<L, Axis::sequence>)
+    if (cut == Axis::sequence) f.template operator()<RuleOfRows<L, Axis::sequence>>();
+}
 
 /// Whether L is such a layer for inputs that `cut` cuts.
 template <class L>
-constexpr bool takes_rows([[maybe_unused]] Axis cut) {
-  if constexpr (TakesRows<L>) {
-    constexpr Axis taken = L::rows_taken::axis;
-    return cut != Axis::batch && (cut == taken || taken == Axis::batch);
-  } else {
-    return false;
-  }
+constexpr bool takes_rows(Axis cut) {
+  return (cut == Axis::height && TakesRowsBy<L, Axis::height>) ||
+         (cut == Axis::sequence && TakesRowsBy<L, Axis::sequence>);
 }
 
-/// Whether it takes whole samples.
+///@{
+/// Whether L may need other rows than those of the rank's block, or give others.
 template <class L>
-inline constexpr bool takes_samples = false;
-template <TakesRows L>
-inline constexpr bool takes_samples<L> = L::rows_taken::axis == Axis::batch;
-
-/// Whether L says what it gives of its rows, which is then not its block of them.
+inline constexpr bool may_move_rows =
+    RuleOfRows<L, Axis::height>::moves_taken || RuleOfRows<L, Axis::sequence>::moves_taken;
 template <class L>
-concept GivesRows = requires {
-  typename L::rows_given;
-};
+concept GivesRows =
+    RuleOfRows<L, Axis::height>::moves_given || RuleOfRows<L, Axis::sequence>::moves_given;
+///@}
 
 /// Whether blocks of the rows of an input of L over so many ranks are those of its output, although
 /// it takes and gives others.
@@ -72,28 +76,29 @@ constexpr bool keeps_rows([[maybe_unused]] const Shape& in, [[maybe_unused]] int
 /// shape `in` over all ranks, if anything moves.
 template <class L, class F>
 constexpr void for_rows_taken(const Shape& in, int ranks, F&& f) {
-  const Axis cut = axis_over_context(in);
-  if (!takes_rows<L>(cut) || keeps_rows<L>(in, ranks)) return;
-  const auto from = [&]<Axis From>() {
-    if constexpr (takes_rows<L>(From)) {
-      using R = Redistribute<Sharded<From>, typename L::rows_taken>;
-      if constexpr (R::movement != Movement::none) {
-        if (cut == From) f.template operator()<R>();
-      }
-    }
-  };
-  from.template operator()<Axis::height>();
-  from.template operator()<Axis::sequence>();
+  if_takes_rows<L>(axis_over_context(in), [&]<class Rule>() {
+    if constexpr (Rule::moves_taken)
+      if (!keeps_rows<L>(in, ranks))
+        f.template operator()<Redistribute<Sharded<Rule::cut>, typename Rule::taken>>();
+  });
 }
 
-/// Whether L may need other rows than its own.
-template <class L>
-consteval bool may_move_rows() {
-  if constexpr (TakesRows<L>) {
-    return L::rows_taken::axis == Axis::batch || HaloedLayout<typename L::rows_taken>;
-  } else {
-    return false;
-  }
+/// The same for the R that makes of what L gives, a tensor of the shape `out` over all ranks, the
+/// block of each rank.
+template <class L, class F>
+constexpr void for_rows_given(const Shape& in, const Shape& out, int ranks, F&& f) {
+  const auto to = [&]<class Given, Axis Own>() {
+    if constexpr (!std::same_as<Given, Sharded<Own>>)
+      if (axis_over_context(out) == Own) f.template operator()<Redistribute<Given, Sharded<Own>>>();
+  };
+  if_takes_rows<L>(axis_over_context(in), [&]<class Rule>() {
+    if constexpr (Rule::moves_given) {
+      if (keeps_rows<L>(in, ranks)) return;
+      to.template operator()<typename Rule::given, Axis::batch>();
+      to.template operator()<typename Rule::given, Axis::sequence>();
+      to.template operator()<typename Rule::given, Axis::height>();
+    }
+  });
 }
 
 [[noreturn, gnu::cold]] void refuse_tokens(const mesh& sizes);
@@ -111,29 +116,32 @@ inline constexpr const char* other_rows =
     "it has another number of them than the model was bound to: it must have as many as the shape "
     "that the Model was given";
 
+inline constexpr const char* reads_other_rows =
+    "the layer may read several of them. Give those ranks to another axis; a layer says by its "
+    "rule for Sharded<Axis::height> that it takes these, or a halo of them";
+
 /// The rows or tokens of a whole tensor that the rank has along `context`.
 inline Interval rows_here(const Shape& whole, const Place& context) {
   return block_of(extent_of(whole, axis_over_context(whole)), context);
 }
 
-/// throws   argument_error for a layer or merge that does not run on these rows or tokens; Ins are
-///          the layouts of its inputs
-template <class L, PlainLayout... Ins>
-void require_runs_on_rows(const mesh& sizes, const Shape& in) {
-  const Axis cut = axis_over_context(in);
-  if constexpr (TakesRows<L>) {
-    using Taken = typename L::rows_taken;
-    if (!std::same_as<Taken, Sharded<Axis::sequence>> && (layout_value<Ins>.cuts(cut) || ...))
+/// throws   argument_error for a layer or merge that does not run on such rows, or does not give
+///          what its rule says; Ins are the layouts of its inputs
+template <class Rule, PlainLayout... Ins>
+void require_runs_on_rows(const mesh& sizes, const Shape& in, const Shape& out) {
+  if constexpr (!std::same_as<typename Rule::taken, Sharded<Axis::sequence>>) {
+    if ((layout_value<Ins>.cuts(Rule::cut) || ...))
       refuse_rows(sizes, in,
                   "they are split along tensor, too. Split channels, width or features along "
                   "tensor, or give context one rank");
-    if (!std::same_as<Taken, Sharded<Axis::sequence>> && !in[in.find(cut)].known())
-      refuse_rows(sizes, in, unknown_rows);
-    if (std::same_as<Taken, Sharded<Axis::batch>> && (layout_value<Ins>.cuts(Axis::batch) || ...))
-      refuse_rows(sizes, in,
-                  "the layer takes whole samples, other ones on each rank, and those are split "
-                  "along tensor. Split them behind the layer");
+    if (!in[in.find(Rule::cut)].known()) refuse_rows(sizes, in, unknown_rows);
   }
+  if (Rule::takes_samples && (layout_value<Ins>.cuts(Axis::batch) || ...))
+    refuse_rows(sizes, in,
+                "the layer takes whole samples, other ones on each rank, and those are split "
+                "along tensor. Split them behind the layer");
+  if (!Rule::moves_given && axis_over_context(out) != Rule::cut)
+    refuse_rows(sizes, in, reads_other_rows);
 }
 
 /// throws   argument_error for a layer or merge that may need tokens or rows of other ranks, or
@@ -143,25 +151,28 @@ template <class L, PlainLayout... Ins, class Context>
 void require_runs_over_context([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Shape& in,
                                [[maybe_unused]] const Shape& out) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
+    constexpr bool moves_rows = may_move_rows<L> || GivesRows<L>;
+    constexpr bool is_merge = sizeof...(Ins) > 1;  // of whose first operand nothing moves
     const mesh& sizes = run.all_ranks.sizes();
     if (sizes.context == 1) return;
     const Axis cut = axis_over_context(in), given = axis_over_context(out);
-    if (takes_rows<L>(cut)) {
-      require_runs_on_rows<L, Ins...>(sizes, in);
-      if (takes_samples<L> && !GivesRows<L> && given != Axis::batch)
-        refuse_whole_samples(sizes, in, out);
+    const bool has_as_many =
+        given == cut && in.has(cut) && out.has(cut) && extent_of(in, cut) == extent_of(out, cut);
+    if (takes_rows<L>(cut) && !(is_merge && moves_rows)) {
+      if_takes_rows<L>(cut,
+                       [&]<class Rule>() { require_runs_on_rows<Rule, Ins...>(sizes, in, out); });
     } else if (!in.has(Axis::batch) || cut == Axis::sequence) {
-      if (computes_token_by_token<L>) return;
-      if (TakesRows<L> && in.rank() == 0) refuse_rows(sizes, in, unknown_rows);
+      const bool is_unknown = in.rank() == 0;
+      const bool keeps_tokens = cut != Axis::sequence || has_as_many;
+      if (computes_token_by_token<L> && (is_unknown ? !moves_rows : keeps_tokens)) return;
+      if (TakesRows<L> && is_unknown) refuse_rows(sizes, in, unknown_rows);
       refuse_tokens(sizes);
     } else if (cut == Axis::height) {
-      refuse_rows(sizes, in,
-                  "the layer may read several of them. Give those ranks to another axis; a layer "
-                  "that says what rows it reads has `rows_taken`");
+      refuse_rows(sizes, in, reads_other_rows);
     } else if (given != Axis::batch) {
       refuse_whole_samples(sizes, in, out);
     }
-    if (given == Axis::sequence && (cut != given || extent_of(in, cut) != extent_of(out, given))) {
+    if (given == Axis::sequence && !has_as_many) {
       if (extent_of(out, given) == dynamic) refuse_rows(sizes, out, unknown_rows);
       run.counts_tokens_as_bound = true;
     }
@@ -191,7 +202,10 @@ RowsBegin rows_begin([[maybe_unused]] const Run<Context>& run, const Shape& boun
   if (!cuts_rows_of<L>(run, bound)) return begin;
   if constexpr (may_cut_rows<L, Context>) {
     const Place& along = run.all_ranks.place()[MeshAxis::context];
-    if (!takes_samples<L>) begin.in = local_block<typename L::rows_taken>(bound, along).offset;
+    if_takes_rows<L>(axis_over_context(bound), [&]<class Rule>() {
+      if constexpr (!Rule::takes_samples)
+        begin.in = local_block<typename Rule::taken>(bound, along).offset;
+    });
     if (axis_over_context(out) != Axis::batch) begin.out = rows_here(out, along).offset;
   }
   return begin;
@@ -206,8 +220,9 @@ Shape output_shape_here(const Run<Context>& run, const L& layer, const Shape& in
   const Shape out = layer.output_shape(with_extent_of(in, cut, extent_of(bound, cut)));
   const Place& along = run.flight->slice.context;
   const Axis given = axis_over_context(out);
-  if (given == Axis::batch || (GivesRows<L> && !keeps_rows<L>(bound, along.size))) return out;
-  return with_extent_of(out, given, rows_here(out, along).size);
+  bool gives_all = given == Axis::batch;
+  for_rows_given<L>(bound, out, along.size, [&]<class R>() { gives_all = true; });
+  return gives_all ? out : with_extent_of(out, given, rows_here(out, along).size);
 }
 
 /// The input of L, with the rows that L reads in place of those of the rank's block; with Back, the
@@ -215,7 +230,7 @@ Shape output_shape_here(const Run<Context>& run, const L& layer, const Shape& in
 template <class L, bool Back, class Context, class T, PlainLayout In>
 Value<T, In> with_rows_taken(Run<Context>& run, Value<T, In>&& value,
                              [[maybe_unused]] const Shape& bound) {
-  if constexpr (may_cut_rows<L, Context> && may_move_rows<L>()) {
+  if constexpr (may_cut_rows<L, Context> && may_move_rows<L>) {
     const int ranks = run.all_ranks.sizes().context;
     if (ranks > 1)
       for_rows_taken<L>(bound, ranks, [&]<class R>() {
@@ -230,12 +245,14 @@ Value<T, In> with_rows_taken(Run<Context>& run, Value<T, In>&& value,
 template <class L, bool Back, class Context, class T, PlainLayout Out>
 Value<T, Out> with_rows_given(Run<Context>& run, Value<T, Out>&& value, const L& layer,
                               const Shape& bound) {
-  using R = typename L::rows_given;
-  if (!cuts_rows_of<L>(run, bound) || keeps_rows<L>(bound, run.flight->slice.context.size))
-    return std::move(value);
+  const int ranks = run.all_ranks.sizes().context;
+  if (ranks == 1) return std::move(value);
   const Shape out = layer.output_shape(bound);
-  return moved_over_context<std::conditional_t<Back, adjoint_t<R>, R>>(
-      run, std::move(value), extent_of(out, axis_over_context(out)));
+  for_rows_given<L>(bound, out, ranks, [&]<class R>() {
+    value = moved_over_context<std::conditional_t<Back, adjoint_t<R>, R>>(
+        run, std::move(value), extent_of(out, axis_over_context(out)));
+  });
+  return std::move(value);
 }
 
 }  // namespace shardwise::detail
@@ -248,7 +265,7 @@ SHARDWISE_INLINE void refuse_tokens(const mesh& sizes) {
   throw argument_error({"the layer may read several tokens of a sample, and on the mesh ", sizes,
                         " ranks along context have different ones. Give those ranks to another "
                         "axis; a layer whose result for a token depends on that token alone says "
-                        "so by `token_by_token`"});
+                        "so by its rule for Sharded<Axis::sequence>: it keeps that layout"});
 }
 
 SHARDWISE_INLINE void refuse_rows(const mesh& sizes, const Shape& whole, const char* why) {

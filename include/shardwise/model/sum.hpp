@@ -42,8 +42,6 @@ struct Sum : KeepsStream {
   ///@{
   /// As `Merge` says.
   static constexpr Saves saves = Saves::nothing;
-  static constexpr bool token_by_token = true;
-  using rows_taken = Sharded<Axis::height>;
   static constexpr bool in_place = true;
   static constexpr bool passes_gradient = true;
 

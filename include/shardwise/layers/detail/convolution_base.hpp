@@ -41,7 +41,7 @@ class ConvolutionBase : public ConvolutionLayouts<S, Form>,
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::input;
-  using rows_taken = windowed_t<Form.windows, Sharded<Axis::height>>;
+  using along_other_axes = LinearInWindows<Form.windows>;
   ///@}
 
   ///@{

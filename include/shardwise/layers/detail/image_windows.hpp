@@ -136,7 +136,6 @@ struct LinearInWindows {
   ///@{
   /// As `Layer` says.
   static constexpr bool keeps_features = true;
-  using rows_taken = windowed_t<Windows, Sharded<Axis::height>>;
 
   template <Layout Wanted>
   using desired_input_layout = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
