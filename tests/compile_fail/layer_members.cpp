@@ -1,6 +1,7 @@
 // Layers that lack a member, each named, with the layer's number.
 
 #include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -105,6 +106,12 @@ struct Mean : KeepsStream {
 #elif CASE == \
     12  // expect: The merge Op lacks .*void forward\(Frame&, const X& x, const Y& y\) const
 #elif CASE == 13  // expect: The merge Op lacks .*void backward\(Frame&, const Saved&,
+#elif CASE == 14  // expect: On a mesh ranks along `data` have different samples, and L computes
+struct Mixing : Whole {
+  using along_other_axes = KeepsOneOf<Invariant>;
+};
+using OnMesh = Context<float, Reference, MeshRanks<SingleRank>>;
+Model<Mixing, OnMesh> mixing(MeshRanks<SingleRank>& ranks) { return {ranks, Seed{1}}; }
 #endif
 
 #if CASE == 8  // expect: L is no layer: a model is made of types like Relu

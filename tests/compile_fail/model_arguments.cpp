@@ -45,11 +45,6 @@ struct Ids : Net {
   using input_element = std::int32_t;
 };
 using Asked = Model<Ids, Ctx, Both, TrainWithInputGradient>;
-#elif CASE == 17  // expect: On a mesh ranks along `data` have different samples, and L does not
-struct Mixing : Relu {
-  using along_other_axes = KeepsOneOf<Invariant>;
-};
-using Asked = Model<Mixing, Context<float, Reference, MeshRanks<SingleRank>>>;
 #elif CASE == 4   // expect: takes what it is used for fourth
 using Asked = Model<Net, Ctx, Both, Both>;
 #else

@@ -442,6 +442,46 @@ TEST_CASE("a merge of rows draws the random numbers of one rank, and refuses oth
   });
 }
 
+namespace {
+
+/// [batch, channel, height, width] -> [batch, sequence, feature]: channels are tokens, so features
+/// of a token would be split along those that ranks have of its rows.
+struct ChannelsAsTokens : KeepsOneOf<Invariant, Sharded<Axis::batch>, Sharded<Axis::height>> {
+  static constexpr Saves saves = Saves::nothing;
+  static constexpr bool reshapes = true;
+  template <Layout In>
+  using output_layout =
+      std::conditional_t<std::same_as<In, Sharded<Axis::height>>, Sharded<Axis::feature>, In>;
+  constexpr Shape output_shape(const Shape& x) const {
+    return {x[0], {Axis::sequence, x[1].extent()}, {Axis::feature, x[2].units * x[3].units}};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a layer that takes whole images gives each rank its tokens") {
+  using Cut = Ends<CutOverContext<Axis::height>, CutOverContext<Axis::sequence>>;
+  const auto numbers_of = [](Ranks& ranks) {
+    const MeshPlace& place = ranks.place();
+    Model<ChannelsAsTokens, OnMesh, Cut, TrainWithInputGradient> model({}, ranks, Seed{3}, images);
+    clear_calls(ranks);
+    const auto x = made<Images>(1, images, place);
+    const auto y = model.forward(x.view());
+    const auto dy = made<Whole>(2, y.global(), place);
+    const auto dx = model.backward(dy.view());
+    model.discard_step();
+    Plan sent = plan_of<Cut, TrainWithInputGradient>(ChannelsAsTokens{}, ranks.sizes(), images,
+                                                     {Dtype::float64});
+    sent.settle = {};
+    check_counts(ranks, sent);
+    return std::pair(whole(ranks, y), whole(ranks, dx));
+  };
+  const auto one = on_one_rank(numbers_of);
+  CHECK(one.first[5] == witness::made(1, 5));
+  for (const mesh& sizes : meshes_of_rows)
+    on_mesh(sizes, [&](Ranks& ranks) { CHECK(numbers_of(ranks) == one); });
+}
+
 TEST_CASE("an axis height beside tokens is not cut over context") {
   const Shape shape{{Axis::batch, 2}, {Axis::sequence, 5}, {Axis::height, 3}};
   on_mesh({.context = 3}, [&](Ranks& ranks) {

@@ -181,17 +181,15 @@ struct TakesAndGives {
 ///              `Offered` and the next one prefers `Wanted`. `output_layout<In>`: the layout of its
 ///              output. `desired_input_layout<Wanted>`: the layout that it prefers for its input.
 ///              `KeepsLayout`, `KeepsOneOf` and `TakesAndGives` have all three.
-/// On a mesh    ranks along other axes than `tensor` have slices: different samples, tokens, or
-/// rows
-///              of images. The same rules hold there, asked for `input_layout<S, S>`, where S is
-///              `Sharded<A>` of batch, sequence or height. A layer that takes and gives S computes
-///              each sample, token or row by itself, but for what it exchanges (`SumOverSamples`,
-///              `CountOverSamples`, of rows `ExchangeOverRows`) and what the frame says of the
-///              whole batch. One that takes `Haloed<A, W>` is given what its windows read of other
-///              slices, and `frame.rows_begin()`. One that takes `Sharded<Axis::batch>` for tokens
-///              or rows, or gives a split of none of the three axes, is given whole samples, other
-///              ones on each rank. What it gives as `Partial` or `Invariant` is cut into slices.
-///              With any other rule it is refused.
+/// On a mesh    ranks along other axes than `tensor` have slices: other samples, tokens, rows. The
+///              rules hold there, too: `input_layout<S, S>`, where S is `Sharded<A>` of batch,
+///              sequence or height. A layer that takes and gives S computes each sample, token or
+///              row by itself, but for what it exchanges (`SumOverSamples`, `CountOverSamples`, of
+///              rows `ExchangeOverRows`) and what the frame says of the whole batch. With
+///              `Haloed<A, W>` it is given what its windows read of other slices, and
+///              `frame.rows_begin()`. If it gives `Partial` or `Invariant`, that is cut into
+///              slices; if it gives another split, it is given whole samples in place of tokens or
+///              rows. With any other rule it is refused.
 /// Shapes       `output_shape(in)`: global shapes; throws shape_error for an input that it cannot
 ///              take. Batch and sequence may be `dynamic` while a model is bound.
 /// Backward     gets as its second argument the tensor that `saves` names (else `Nothing{}`). It
@@ -208,10 +206,9 @@ struct TakesAndGives {
 ///     static constexpr bool exchanges_in_evaluation = false;  it exchanges only in training
 ///     using input_element = std::int32_t;      the dtype of its input if not the model's, such as
 ///                                              token ids: a model's input without a gradient
-///     using along_other_axes = R;              the class whose `input_layout` and `output_layout`
-///                                              are the rules along other mesh axes than `tensor`;
-///                                              else the layer itself. A layer with a split weight
-///                                              names that whose weight is whole
+///     using along_other_axes = R;              a class whose `input_layout` and `output_layout`
+///                                              are the rules there: for a split weight, those of a
+///                                              layer with a whole one
 ///     static constexpr bool keeps_rows(const Shape& in, int ranks);  whether blocks of its input's
 ///                                              rows over so many ranks along `context` are those
 ///                                              of its output, although it takes and gives others

@@ -85,6 +85,8 @@ class Bound {
       const Shape in = x.global();
       Value<T, Out> y(std::move(x), out_shape);
       if (run.saves()) keep_output(run, in, y);
+      if constexpr (gives_rows)
+        y = detail::with_rows_given<L, false>(run, std::move(y), layer_, parameters_.in);
       return y;
     } else {
       const View<const X, In> in = x.view();
@@ -99,11 +101,9 @@ class Bound {
       if (run.saves()) keep_output(run, in.global(), y);
       if (run.finds_non_finite())
         detail::require_finite(run.backend, run.pool, run.all_ranks, y.view().span(), "the output");
-      if constexpr (gives_rows) {
-        return detail::with_rows_given<L, false>(run, std::move(y), layer_, parameters_.in);
-      } else {
-        return y;
-      }
+      if constexpr (gives_rows)
+        y = detail::with_rows_given<L, false>(run, std::move(y), layer_, parameters_.in);
+      return y;
     }
   }
 
@@ -205,7 +205,6 @@ class Bound {
                                    std::conditional_t<saves_output, Value<T, Out>, Value<X, In>>>;
   using Framed = std::conditional_t<has_state || has_kept, StatefulFrame<F, State, OfLayer>, F>;
   static_assert(detail::must_run<L, Framed, X, T, In, Out, goes_backward<L, S, E>>());
-  static_assert(detail::must_run_on_samples<L, typename Ctx::communicator>());
 
   /// Memory for the output: the input's, if the layer may work in place and no other value shares
   /// it.
@@ -217,8 +216,8 @@ class Bound {
     return Value<T, Out>(run.pool, shape, run.place());
   }
 
-  static constexpr bool may_cut_rows = detail::may_cut_rows<L, Ctx>;
-  static constexpr bool gives_rows = may_cut_rows && detail::GivesRows<L>;
+  static constexpr bool gives_rows =
+      MeshCommunicator<typename Ctx::communicator> && detail::GivesRows<L>;
 
   /// The input in the layer's layout, and over `context` with the rows that the layer reads.
   Value<X, In> taken(Run<Ctx>& run, Value<X, typename E::offered>&& offered) const {

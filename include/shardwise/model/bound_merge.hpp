@@ -151,7 +151,6 @@ class BoundMerge {
     }
   }
 
-  static_assert(must_run_on_samples<Op, typename Ctx::communicator>());
   static_assert(merge_must_run<Op, F, std::tuple<View<const T, typename Operands::taken>...>,
                                View<T, Out>, View<const T, dual_t<Out>>,
                                std::tuple<View<T, dual_t<typename Operands::taken>>...>,

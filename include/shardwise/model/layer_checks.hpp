@@ -5,12 +5,10 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/merge.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/kinds.hpp"
-#include "shardwise/model/other_axes.hpp"
 
 namespace shardwise::detail {
 
@@ -127,20 +125,6 @@ consteval bool must_run() {
           "const`. Write what is missing, or say false.");
     }
   }
-  return true;
-}
-
-/// The error for a layer or merge L on ranks of type C, some of which have different samples, if
-/// the result for a sample may depend on others.
-template <class L, class C>
-consteval bool must_run_on_samples() {
-  if constexpr (MeshCommunicator<C>)
-    static_assert(
-        computes_sample_by_sample<L>,
-        "On a mesh ranks along `data` have different samples, and L does not compute sample by "
-        "sample: its rule for Sharded<Axis::batch> is another than to keep it, or it exchanges "
-        "what is no SumOverSamples. Give the model ranks of one axis. A layer with a split weight "
-        "says by `along_other_axes` what it takes along other axes than `tensor`.");
   return true;
 }
 

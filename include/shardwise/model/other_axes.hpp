@@ -8,6 +8,7 @@
 
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/layout.hpp"
+#include "shardwise/layout/layout_value.hpp"
 #include "shardwise/redistribute/redistribute.hpp"
 
 namespace shardwise::detail {
@@ -32,13 +33,6 @@ inline constexpr bool run_over_slices<Cut, std::tuple<Es...>> =
       (Cut == Axis::height && is_over_rows<Es>)) &&
      ...);
 
-/// Whether `Given` is a split of an axis that no mesh axis but `tensor` cuts.
-template <class Given>
-inline constexpr bool is_cut_along_tensor_only = false;
-template <Axis A>
-inline constexpr bool is_cut_along_tensor_only<Sharded<A>> =
-    A != Axis::batch&& A != Axis::sequence&& A != Axis::height;
-
 /// The rule of L where ranks cut its input by Cut: what it takes then, and what it gives.
 template <class L, Axis Cut>
 struct RuleOfSlices {
@@ -46,16 +40,12 @@ struct RuleOfSlices {
   using taken = typename rules::template input_layout<Sharded<Cut>, Sharded<Cut>>;
   using given = typename rules::template output_layout<taken>;
 
-  /// Whether L takes slices, with what its windows read beyond them.
-  static constexpr bool takes_slices = [] {
-    if constexpr (ShardedLayout<taken> || HaloedLayout<taken>) {
-      return taken::axis == Cut && !is_cut_along_tensor_only<given> &&
-             run_over_slices<Cut, exchanges_t<L, taken>>;
-    } else {
-      return false;
-    }
-  }();
-  /// Whether L takes slices and gives them.
+  /// Whether what it gives is split along another axis.
+  static constexpr bool gives_other_split =
+      layout_value<given>.cuts() && !std::same_as<given, Sharded<Cut>>;
+  /// Whether L takes slices, with what its windows read beyond them, and whether it keeps them.
+  static constexpr bool takes_slices = layout_value<taken>.cuts(Cut) && !gives_other_split &&
+                                       run_over_slices<Cut, exchanges_t<L, taken>>;
   static constexpr bool keeps_slices =
       takes_slices && std::same_as<taken, Sharded<Cut>> && std::same_as<given, taken>;
 };
@@ -69,16 +59,14 @@ template <class L>
 inline constexpr bool computes_token_by_token = RuleOfSlices<L, Axis::sequence>::keeps_slices;
 ///@}
 
-/// The rule of L where ranks along `context` cut its input by Cut, height or sequence. L takes
-/// whole samples, other ones on each rank, if it says so, or if what it gives of parts is cut by an
-/// axis along which ranks have no parts.
+/// The rule of L where ranks along `context` cut its input by Cut, height or sequence. If what it
+/// gives of them would be split along another axis, it takes whole samples, other ones on each
+/// rank.
 template <class L, Axis Cut>
 struct RuleOfRows {
   static constexpr Axis cut = Cut;
   static constexpr bool takes_samples =
-      computes_sample_by_sample<L> &&
-      (std::same_as<typename RuleOfSlices<L, Cut>::taken, Sharded<Axis::batch>> ||
-       is_cut_along_tensor_only<typename RuleOfSlices<L, Cut>::given>);
+      computes_sample_by_sample<L> && RuleOfSlices<L, Cut>::gives_other_split;
 
   using of_slices = RuleOfSlices<L, takes_samples ? Axis::batch : Cut>;
   using taken = typename of_slices::taken;
@@ -87,9 +75,11 @@ struct RuleOfRows {
   /// Whether L runs there.
   static constexpr bool runs = of_slices::takes_slices;
   ///@{
-  /// Whether L needs other rows than those of the rank's block, or gives others.
+  /// Whether it then takes others than those of the rank's block, or gives others; and whether a
+  /// frame says where they begin, as it does of rows, but not of tokens of which none moves.
   static constexpr bool moves_taken = runs && !std::same_as<taken, Sharded<Cut>>;
   static constexpr bool moves_given = runs && !std::same_as<given, Sharded<Cut>>;
+  static constexpr bool takes_rows = moves_taken || moves_given || (runs && Cut == Axis::height);
   ///@}
 };
 

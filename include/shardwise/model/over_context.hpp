@@ -24,11 +24,6 @@
 
 namespace shardwise::detail {
 
-/// What brings operand J of the merge Op, which is cut by Own over `context`, to where Op takes it:
-/// the rule of Op for ranks that cut its first operand by First.
-template <class Op, std::size_t J, Axis First, Axis Own = First>
-using OverContext = Redistribute<Sharded<Own>, operand_t<Op, J, Sharded<First>>>;
-
 /// throws   argument_error for an operand of a merge whose tokens lie with a halo along `tensor`,
 ///          where that halo is needed along `context`, too
 template <PlainLayout L, class Context>
@@ -46,28 +41,25 @@ void require_no_halo_of_tokens([[maybe_unused]] const Run<Context>& run) {
 /// Whether Op runs where its first operand is cut by First, and reads more of operand J than its
 /// slice.
 template <class Op, std::size_t J, Axis First>
-consteval bool needs_others() {
-  return RuleOfRows<Op, First>::runs &&
-         !std::same_as<operand_t<Op, J, Sharded<First>>, Sharded<First>>;
-}
+inline constexpr bool needs_others =
+    RuleOfRows<Op, First>::runs && !std::same_as<operand_t<Op, J, Sharded<First>>, Sharded<First>>;
 template <class Op, std::size_t J>
 inline constexpr bool may_need_others =
-    needs_others<Op, J, Axis::sequence>() || needs_others<Op, J, Axis::height>();
+    needs_others<Op, J, Axis::sequence> || needs_others<Op, J, Axis::height>;
 
-/// Calls f.operator()<R>() for the R that brings operand J over `context`, if Op needs it; `first`
-/// and `own` are the axes that cut its first operand and operand J there.
+/// Calls f.operator()<R>() for the R that brings operand J of the merge Op over `context` to where
+/// Op takes it, if that needs more than its slice; `first` and `own` are the axes that cut the
+/// first operand and operand J there.
 template <class Op, std::size_t J, class F>
 constexpr void for_over_context([[maybe_unused]] Axis first, [[maybe_unused]] Axis own, F&& f) {
-  if constexpr (needs_others<Op, J, Axis::sequence>()) {
-    if (first == Axis::sequence && own == first)
-      return f.template operator()<OverContext<Op, J, Axis::sequence>>();
-  }
-  if constexpr (needs_others<Op, J, Axis::height>()) {
-    if (first == Axis::height && own == first)
-      return f.template operator()<OverContext<Op, J, Axis::height>>();
-    if (first == Axis::height && own == Axis::batch)
-      return f.template operator()<OverContext<Op, J, Axis::height, Axis::batch>>();
-  }
+  const auto from = [&]<Axis First, Axis Own>() {
+    if constexpr (needs_others<Op, J, First>)
+      if (first == First && own == Own)
+        f.template operator()<Redistribute<Sharded<Own>, operand_t<Op, J, Sharded<First>>>>();
+  };
+  from.template operator()<Axis::sequence, Axis::sequence>();
+  from.template operator()<Axis::height, Axis::height>();
+  from.template operator()<Axis::height, Axis::batch>();
 }
 
 /// Calls f with the position of the axis that L cuts, if it cuts one.

@@ -145,7 +145,7 @@ struct PlanVisitor : WalkVisitor {
 
   template <class L, Layout In, bool Returns>
   constexpr void rows_taken(const Shape& in) {
-    if constexpr (may_move_rows<L>)
+    if constexpr (MovesRows<L>)
       for_rows_taken<L>(in, sizes.context,
                         [&]<class R>() { add_over_context<R, In, Returns>(in); });
   }

@@ -145,7 +145,7 @@ class MemoryVisitor : public WalkVisitor {
   }
   template <class L, Layout In, bool Returns>
   constexpr void rows_taken(const Shape& in) {
-    if constexpr (may_move_rows<L>)
+    if constexpr (MovesRows<L>)
       if (along().size > 1) for_rows_taken<L>(in, along().size, [&]<class R>() { move<R>(in); });
   }
   ///@}
@@ -215,7 +215,7 @@ class MemoryVisitor : public WalkVisitor {
   constexpr LayoutValue taken_by(const Shape& in) const {
     LayoutValue taken = between_layers(in);
     if (along().size == 1) return taken;
-    if constexpr (may_move_rows<L>)
+    if constexpr (MovesRows<L>)
       for_rows_taken<L>(in, along().size, [&]<class R>() { taken = layout_value<typename R::to>; });
     return taken;
   }

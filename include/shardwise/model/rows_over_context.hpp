@@ -25,51 +25,37 @@
 
 namespace shardwise::detail {
 
-/// Whether L runs where ranks along `context` cut its input by Cut, and does not just keep tokens.
-template <class L, Axis Cut>
-concept TakesRowsBy =
-    RuleOfRows<L, Cut>::runs && !(Cut == Axis::sequence && computes_token_by_token<L>);
-
-/// A layer that runs where ranks along `context` have different rows, or tokens of which it reads
-/// several: on its block of them, with what its windows read beyond it, or on whole samples.
-template <class L>
-concept TakesRows = TakesRowsBy<L, Axis::height> || TakesRowsBy<L, Axis::sequence>;
-
-/// Calls f.operator()<RuleOfRows<L, cut>>() if L is such a layer for inputs that `cut` cuts.
-template <class L, class F>
-constexpr void if_takes_rows([[maybe_unused]] Axis cut, [[maybe_unused]] F&& f) {
-  if constexpr (TakesRowsBy<L, Axis::height>)
-    if (cut == Axis::height) f.template operator()<RuleOfRows<L, Axis::height>>();
-  if constexpr (TakesRowsBy<L, Axis::sequence>)
-    if (cut == Axis::sequence) f.template operator()<RuleOfRows<L, Axis::sequence>>();
-}
-
-/// Whether L is such a layer for inputs that `cut` cuts.
-template <class L>
-constexpr bool takes_rows(Axis cut) {
-  return (cut == Axis::height && TakesRowsBy<L, Axis::height>) ||
-         (cut == Axis::sequence && TakesRowsBy<L, Axis::sequence>);
-}
-
 ///@{
-/// Whether L may need other rows than those of the rank's block, or give others.
+/// Whether L takes rows; whether it may need others than those of the rank's block, or give others.
 template <class L>
-inline constexpr bool may_move_rows =
+concept TakesRows =
+    RuleOfRows<L, Axis::height>::takes_rows || RuleOfRows<L, Axis::sequence>::takes_rows;
+template <class L>
+concept MovesRows =
     RuleOfRows<L, Axis::height>::moves_taken || RuleOfRows<L, Axis::sequence>::moves_taken;
 template <class L>
 concept GivesRows =
     RuleOfRows<L, Axis::height>::moves_given || RuleOfRows<L, Axis::sequence>::moves_given;
 ///@}
 
+/// Calls f.operator()<Rule>() if L takes rows of inputs that `cut` cuts. Returns whether it does.
+template <class L, class F>
+constexpr bool if_takes_rows([[maybe_unused]] Axis cut, F&& f) {
+  const auto by = [&]<class Rule>() {
+    if constexpr (Rule::takes_rows)
+      if (cut == Rule::cut) f.template operator()<Rule>();
+    return Rule::takes_rows && cut == Rule::cut;
+  };
+  return by.template operator()<RuleOfRows<L, Axis::height>>() ||
+         by.template operator()<RuleOfRows<L, Axis::sequence>>();
+}
+
 /// Whether blocks of the rows of an input of L over so many ranks are those of its output, although
 /// it takes and gives others.
 template <class L>
 constexpr bool keeps_rows([[maybe_unused]] const Shape& in, [[maybe_unused]] int ranks) {
-  if constexpr (requires { L::keeps_rows(in, ranks); }) {
-    return L::keeps_rows(in, ranks);
-  } else {
-    return false;
-  }
+  if constexpr (requires { L::keeps_rows(in, ranks); }) return L::keeps_rows(in, ranks);
+  return false;
 }
 
 /// Calls f.operator()<R>() for the R that brings rows over `context` to L, for an input of the
@@ -151,16 +137,22 @@ template <class L, PlainLayout... Ins, class Context>
 void require_runs_over_context([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Shape& in,
                                [[maybe_unused]] const Shape& out) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    constexpr bool moves_rows = may_move_rows<L> || GivesRows<L>;
-    constexpr bool is_merge = sizeof...(Ins) > 1;  // of whose first operand nothing moves
+    static_assert(
+        computes_sample_by_sample<L>,
+        "On a mesh ranks along `data` have different samples, and L computes with several: "
+        "its rule for Sharded<Axis::batch> is another than to keep it, or it exchanges "
+        "what is no SumOverSamples. Give the model ranks of one axis. A layer with a "
+        "split weight says in `along_other_axes` what it takes along other axes.");
     const mesh& sizes = run.all_ranks.sizes();
+    constexpr bool moves_rows = MovesRows<L> || GivesRows<L>;
+    constexpr bool is_merge = sizeof...(Ins) > 1;  // of whose first operand nothing moves
+    const auto check = [&]<class Rule>() { require_runs_on_rows<Rule, Ins...>(sizes, in, out); };
     if (sizes.context == 1) return;
     const Axis cut = axis_over_context(in), given = axis_over_context(out);
     const bool has_as_many =
         given == cut && in.has(cut) && out.has(cut) && extent_of(in, cut) == extent_of(out, cut);
-    if (takes_rows<L>(cut) && !(is_merge && moves_rows)) {
-      if_takes_rows<L>(cut,
-                       [&]<class Rule>() { require_runs_on_rows<Rule, Ins...>(sizes, in, out); });
+    if (!(is_merge && moves_rows) && if_takes_rows<L>(cut, check)) {
+      // It runs there.
     } else if (!in.has(Axis::batch) || cut == Axis::sequence) {
       const bool is_unknown = in.rank() == 0;
       const bool keeps_tokens = cut != Axis::sequence || has_as_many;
@@ -179,16 +171,16 @@ void require_runs_over_context([[maybe_unused]] Run<Context>& run, [[maybe_unuse
   }
 }
 
-/// Whether the ranks of a model can have different rows of the inputs of L.
-template <class L, class Context>
-inline constexpr bool may_cut_rows =
-    MeshCommunicator<typename Context::communicator>&& TakesRows<L>;
-
-/// Whether they have, of a layer that is bound to `bound`.
-template <class L, class Context>
-bool cuts_rows_of([[maybe_unused]] const Run<Context>& run, [[maybe_unused]] const Shape& bound) {
-  if constexpr (may_cut_rows<L, Context>) {
-    return run.all_ranks.sizes().context > 1 && takes_rows<L>(axis_over_context(bound));
+/// Calls f.operator()<Rule>(place) if ranks along `context` have different rows of the input of L,
+/// which is bound to `bound`; the rank has this place there. Returns whether they have.
+template <class L, class Context, class F>
+bool if_rows_are_cut([[maybe_unused]] const Run<Context>& run, [[maybe_unused]] const Shape& bound,
+                     [[maybe_unused]] F&& f) {
+  if constexpr (MeshCommunicator<typename Context::communicator> && TakesRows<L>) {
+    const Place& along = run.all_ranks.place()[MeshAxis::context];
+    return along.size > 1 && if_takes_rows<L>(axis_over_context(bound), [&]<class Rule>() {
+             f.template operator()<Rule>(along);
+           });
   } else {
     return false;
   }
@@ -196,18 +188,13 @@ bool cuts_rows_of([[maybe_unused]] const Run<Context>& run, [[maybe_unused]] con
 
 /// Where the rows of the rank begin in what L takes and gives: tensors of these shapes.
 template <class L, class Context>
-RowsBegin rows_begin([[maybe_unused]] const Run<Context>& run, const Shape& bound,
-                     [[maybe_unused]] const Shape& out) {
+RowsBegin rows_begin(const Run<Context>& run, const Shape& bound, const Shape& out) {
   RowsBegin begin;
-  if (!cuts_rows_of<L>(run, bound)) return begin;
-  if constexpr (may_cut_rows<L, Context>) {
-    const Place& along = run.all_ranks.place()[MeshAxis::context];
-    if_takes_rows<L>(axis_over_context(bound), [&]<class Rule>() {
-      if constexpr (!Rule::takes_samples)
-        begin.in = local_block<typename Rule::taken>(bound, along).offset;
-    });
+  if_rows_are_cut<L>(run, bound, [&]<class Rule>(const Place& along) {
+    if constexpr (!Rule::takes_samples)
+      begin.in = local_block<typename Rule::taken>(bound, along).offset;
     if (axis_over_context(out) != Axis::batch) begin.out = rows_here(out, along).offset;
-  }
+  });
   return begin;
 }
 
@@ -215,14 +202,14 @@ RowsBegin rows_begin([[maybe_unused]] const Run<Context>& run, const Shape& boun
 template <class L, class Context>
 Shape output_shape_here(const Run<Context>& run, const L& layer, const Shape& in,
                         const Shape& bound) {
-  if (!cuts_rows_of<L>(run, bound)) return layer.output_shape(in);
-  const Axis cut = axis_over_context(bound);
-  const Shape out = layer.output_shape(with_extent_of(in, cut, extent_of(bound, cut)));
-  const Place& along = run.flight->slice.context;
-  const Axis given = axis_over_context(out);
-  bool gives_all = given == Axis::batch;
-  for_rows_given<L>(bound, out, along.size, [&]<class R>() { gives_all = true; });
-  return gives_all ? out : with_extent_of(out, given, rows_here(out, along).size);
+  Shape out;
+  const bool is_cut = if_rows_are_cut<L>(run, bound, [&]<class Rule>(const Place& along) {
+    out = layer.output_shape(with_extent_of(in, Rule::cut, extent_of(bound, Rule::cut)));
+    const Axis given = axis_over_context(out);
+    if (given != Axis::batch && (!Rule::moves_given || keeps_rows<L>(bound, along.size)))
+      out = with_extent_of(out, given, rows_here(out, along).size);
+  });
+  return is_cut ? out : layer.output_shape(in);
 }
 
 /// The input of L, with the rows that L reads in place of those of the rank's block; with Back, the
@@ -230,7 +217,7 @@ Shape output_shape_here(const Run<Context>& run, const L& layer, const Shape& in
 template <class L, bool Back, class Context, class T, PlainLayout In>
 Value<T, In> with_rows_taken(Run<Context>& run, Value<T, In>&& value,
                              [[maybe_unused]] const Shape& bound) {
-  if constexpr (may_cut_rows<L, Context> && may_move_rows<L>) {
+  if constexpr (MeshCommunicator<typename Context::communicator> && MovesRows<L>) {
     const int ranks = run.all_ranks.sizes().context;
     if (ranks > 1)
       for_rows_taken<L>(bound, ranks, [&]<class R>() {
