@@ -1,6 +1,7 @@
 #pragma once
 // Copies a box of one tensor into another. Every slice, pad, pack and unpack uses it.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 
@@ -69,7 +70,7 @@ template <class T>
 constexpr void copy_box(const Shape& box, const T* source, const BoxIn& from, T* target,
                         const BoxIn& to) {
   for_each_run(box, from, to, [&](std::size_t a, std::size_t b, std::size_t length) {
-    for (std::size_t i = 0; i < length; ++i) target[b + i] = source[a + i];
+    std::copy_n(source + a, length, target + b);
   });
 }
 

@@ -11,24 +11,27 @@
 
 namespace shardwise::detail {
 
-/// One number for each rank, in memory of the host.
-class Counts {
+/// A value for each rank, in memory of the host.
+template <class V>
+class PerRank {
  public:
-  template <class CountOf>
-  Counts(Pool& pool, int ranks, CountOf count_of)
-      : buffer_(pool.take_on_host(static_cast<std::size_t>(ranks) * sizeof(std::size_t))),
+  template <class ValueOf>
+  PerRank(Pool& pool, int ranks, ValueOf value_of)
+      : buffer_(pool.take_on_host(static_cast<std::size_t>(ranks) * sizeof(V))),
         ranks_(static_cast<std::size_t>(ranks)) {
-    for (int rank = 0; rank < ranks; ++rank) values()[rank] = count_of(rank);
+    for (int rank = 0; rank < ranks; ++rank) begin()[rank] = value_of(rank);
   }
 
-  operator std::span<const std::size_t>() const { return {values(), ranks_}; }
+  V* begin() const { return static_cast<V*>(buffer_.data()); }
+  V* end() const { return begin() + ranks_; }
+  operator std::span<const V>() const { return {begin(), ranks_}; }
 
  private:
-  std::size_t* values() const { return static_cast<std::size_t*>(buffer_.data()); }
-
   Buffer buffer_;
   std::size_t ranks_;
 };
+
+using Counts = PerRank<std::size_t>;
 
 /// The number of elements of a tensor that each rank holds when `axis` is split.
 Counts shard_counts(Pool& pool, const Shape& whole, std::size_t axis, int ranks);

@@ -16,15 +16,14 @@ template <class T>
 void moved(cuda::Session& s, T* a, T* b) {
   cuda::launch_each(s, 5, Fill<T>{a, T{}});
   cuda::launch_each(s, 5, Copy<T>{a, b});
-  cuda::launch_each(s, 5, BoxElementCopy<T>({{Axis::batch, 2}}, a, detail::BoxIn{}, b, detail::BoxIn{}));
+  cuda::launch_each(s, 5, BoxElementCopy<T>{{{{Axis::batch, 2}}, {}, {}}, a, b});
   cuda::launch_each(s, 5, PeerReduction<T>{});
 }
 
 template <class T>
 void use(cuda::Session& s, T* a, T* b) {
   moved(s, a, b);
-  cuda::launch_each(s, 5, SlabCopy<T>{});
-  cuda::launch_each(s, 5, SlabAdd<T>{});
+  cuda::launch_each(s, 5, BoxElementAdd<T>{{{{Axis::batch, 2}}, {}, {}}, a, {}});
   cuda::launch_each(s, 5, RoundEach<T>{});
   cuda::launch_each(s, 5, RoundTo<T, float>{});
   cuda::launch_each(s, 5, RoundTo<float, T>{});
