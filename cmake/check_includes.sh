@@ -33,7 +33,6 @@ foreign=(
   '(cu[a-z]*[._].*|cuda.*|cublas.*|cudnn.*)' '(backend/cuda/.*|comm/detail/nccl_library\.hpp|run/cuda_devices\.hpp)'
   '(oneapi/)?dnnl.*'              'backend/onednn/.*'
   'c?blas.*\.h'                   'backend/cblas/.*'
-  'zlib\.h'                       'data/.*'
   'nlohmann/.*'                   'checkpoint/(json|config_file)\.hpp'
   'nvtx3/.*'                      'observe/nvtx\.hpp'
 )

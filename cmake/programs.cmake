@@ -3,6 +3,7 @@
 
 find_package(CLI11 CONFIG QUIET)
 find_package(benchmark CONFIG QUIET)
+find_package(ZLIB QUIET)
 file(WRITE ${PROJECT_BINARY_DIR}/skipped.txt "")
 
 # What is precompiled for tests. That each of our headers includes what it needs is shown without
@@ -41,12 +42,12 @@ if(SHARDWISE_CCCL_INCLUDE)
 endif()
 
 # A part or tool, what in a path or an include line asks for it, the target, and where to get it.
-set(SHARDWISE_NEEDS onednn onednn2 cblas data mpi checkpoint cuda nccl cli cccl)
+set(SHARDWISE_NEEDS onednn onednn2 cblas zlib mpi checkpoint cuda nccl cli cccl)
 set(SHARDWISE_NEED_onednn "/onednn[./]|<oneapi/|<dnnl|support/device.hpp" shardwise::onednn "libdnnl-dev (oneDNN 2 or 3)")
 set(SHARDWISE_NEED_onednn2 "by_hand.hpp" shardwise::onednn2 "libdnnl-dev (oneDNN 2)")
 set(SHARDWISE_NEED_cblas "/cblas[./]|<cblas.h>" shardwise::cblas
     "libopenblas-dev (cblas.h, and a BLAS of CMake's FindBLAS that has cblas_dgemm)")
-set(SHARDWISE_NEED_data "/data/|<zlib.h>|support/text.hpp" shardwise::data "zlib1g-dev")
+set(SHARDWISE_NEED_zlib "<zlib.h>" ZLIB::ZLIB "zlib1g-dev")
 set(SHARDWISE_NEED_mpi "comm/(detail/)?mpi|<mpi.h>" shardwise::mpi "libopenmpi-dev or libmpich-dev")
 set(SHARDWISE_NEED_checkpoint
     "/checkpoint/|support/checkpoints.hpp|/models/[a-z0-9]*_files|<nlohmann/" shardwise::checkpoint "nlohmann-json3-dev")

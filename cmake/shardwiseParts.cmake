@@ -1,9 +1,9 @@
 # The parts of the library that need an installed one, and how each is found: shardwise::onednn,
-# shardwise::cblas, shardwise::data, shardwise::mpi, shardwise::checkpoint, shardwise::cuda and
-# shardwise::nccl; and shardwise::compiled and shardwise::precompiled. The build tree and an installed
-# shardwiseConfig.cmake both read this file.
+# shardwise::cblas, shardwise::mpi, shardwise::checkpoint, shardwise::cuda and shardwise::nccl; and
+# shardwise::compiled and shardwise::precompiled. The build tree and an installed shardwiseConfig.cmake
+# both read this file.
 
-set(SHARDWISE_PARTS onednn cblas data mpi checkpoint cuda nccl)
+set(SHARDWISE_PARTS onednn cblas mpi checkpoint cuda nccl)
 set(SHARDWISE_FIND_MODULES ${CMAKE_CURRENT_LIST_DIR})
 
 # Programs that are compiled faster: shardwise::compiled has the functions that are no templates, built
@@ -91,19 +91,6 @@ function(shardwise_find_cblas link include missing)
     set(${missing} "needs a BLAS with the C interface: the header cblas.h \
 (${SHARDWISE_CBLAS_INCLUDE}) and a library of FindBLAS that has cblas_dgemm ('${BLAS_LIBRARIES}'). \
 Install libopenblas-dev, or set BLA_VENDOR and SHARDWISE_CBLAS_INCLUDE." PARENT_SCOPE)
-  endif()
-endfunction()
-
-function(shardwise_find_data link include missing)
-  if(NOT TARGET ZLIB::ZLIB)
-    find_package(ZLIB QUIET)
-  endif()
-  set(${link} ZLIB::ZLIB PARENT_SCOPE)
-  set(${include} "" PARENT_SCOPE)
-  set(${missing} "" PARENT_SCOPE)
-  if(NOT TARGET ZLIB::ZLIB)
-    set(${missing} "needs zlib: the header zlib.h ('${ZLIB_INCLUDE_DIR}') and the library z \
-('${ZLIB_LIBRARY}'). Install zlib1g-dev, or set ZLIB_ROOT." PARENT_SCOPE)
   endif()
 endfunction()
 

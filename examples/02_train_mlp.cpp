@@ -56,7 +56,7 @@ struct Options {
 };
 
 struct Images {
-  sw::ImageSet train, test;
+  example::ImageSet train, test;
 };
 
 // begin: train
@@ -116,8 +116,8 @@ template <class T>
 void train_in(example::Ranks& ranks, const Options& options, example::Checkpoints& checkpoints) {
   example::on_device<T>(options.device, ranks, [&](auto& group, auto& backend) {
     const sw::Seed seed{options.seed};
-    const Images images{example::images_of(ranks, options.images, seed, sw::Part::train),
-                        example::images_of(ranks, options.images, seed, sw::Part::test)};
+    const Images images{example::images_of(ranks, options.images, seed, example::Part::train),
+                        example::images_of(ranks, options.images, seed, example::Part::test)};
     train<T>(group, backend, images, options, checkpoints);
   });
 }

@@ -83,7 +83,7 @@ struct Training {
   sw::ThreadCommunicator& threads;
   Group& group;
   Backend& backend;
-  const sw::ImageSet& set;
+  const example::ImageSet& set;
   const Options& options;
   const sw::Place place = sw::place_of(threads);
   Ranks ranks{group};
@@ -129,8 +129,8 @@ void compare(const std::vector<double>& tensor, const std::vector<double>& data,
 template <class Way, class Group, class Backend>
 void train(sw::ThreadCommunicator& threads, Group& group, Backend& backend,
            const Options& options) {
-  const auto train_set = example::images_of(threads, options.images, seed, sw::Part::train);
-  const auto test_set = example::images_of(threads, options.images, seed, sw::Part::test);
+  const auto train_set = example::images_of(threads, options.images, seed, example::Part::train);
+  const auto test_set = example::images_of(threads, options.images, seed, example::Part::test);
   const auto tensor = first_losses(
       Training<TensorParallel, Group, Backend>{threads, group, backend, train_set, options});
   const auto data = first_losses(

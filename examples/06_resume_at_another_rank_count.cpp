@@ -29,10 +29,10 @@
 
 #include "shardwise/checkpoint/training.hpp"
 #include "shardwise/data/sampler.hpp"
-#include "shardwise/data/synthetic.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/device.hpp"
 #include "support/image_batch.hpp"
+#include "support/synthetic_images.hpp"
 
 namespace sw = shardwise;
 
@@ -45,7 +45,7 @@ struct Mlp : sw::Sequential<sw::ColumnParallelLinear<784, 100>, sw::Relu, sw::Dr
 template <class Ranks, class Backend>
 class Run {
  public:
-  Run(Ranks& ranks, Backend& backend, const sw::ImageSet& set, sw::Seed seed)
+  Run(Ranks& ranks, Backend& backend, const example::ImageSet& set, sw::Seed seed)
       : set_(set),
         model_(Mlp{}, ranks, seed, {}, backend),
         optimizer_(model_, sw::AdamW{.learning_rate = 0.002}),
@@ -75,7 +75,7 @@ class Run {
  private:
   using Model = sw::Model<Mlp, sw::Context<float, Backend, Ranks>>;
 
-  const sw::ImageSet& set_;
+  const example::ImageSet& set_;
   Model model_;
   sw::Optimizer<sw::AdamW, Model> optimizer_;
   sw::DistributedSampler sampler_;
@@ -87,7 +87,8 @@ constexpr int before = 10, after = 8;
 /// Calls begin(run) on each of `ranks`, then makes eight steps and returns their losses.
 template <class Begin>
 std::vector<double> last_losses(int ranks, const std::string& device, sw::Seed seed, Begin begin) {
-  const sw::ImageSet set = sw::make_synthetic_images(sw::Seed{1}, sw::Part::train, 1000);
+  const example::ImageSet set =
+      example::make_synthetic_images(sw::Seed{1}, example::Part::train, 1000);
   std::vector<double> losses;
   sw::run_ranks(ranks, [&](sw::ThreadCommunicator& threads) {
     const auto go = [&](auto& group, auto& backend) {

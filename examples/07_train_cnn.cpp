@@ -29,7 +29,6 @@
 #include <string>
 #include <vector>
 
-#include "shardwise/data/fashion_mnist.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/cnn.hpp"
 #include "support/cnn_data.hpp"
@@ -69,9 +68,9 @@ template <class Architecture, class Group, class Backend>
 void train(example::Ranks& ranks, Group& group, Backend& backend, const Options& options) {
   constexpr sw::Seed seed{1};  // of weights, of masks and of the order of images
   const bool speaks = ranks.rank() == 0;
-  Batches batches(ranks, options.data, sw::Part::train,
+  Batches batches(ranks, options.data, example::Part::train,
                   {.batch_size = options.batch, .seed = seed, .last = sw::LastBatch::drop});
-  Batches test_batches(ranks, options.data, sw::Part::test,
+  Batches test_batches(ranks, options.data, example::Part::test,
                        {.batch_size = 500, .order = sw::SampleOrder::stored});
   example::Log log(options.log, options.plan, "images,what,value", ranks);
 

@@ -25,7 +25,6 @@
 #include <map>
 #include <string>
 
-#include "shardwise/data/fashion_mnist.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/cnn_data.hpp"
 #include "support/device.hpp"
@@ -61,9 +60,9 @@ template <class Plan, class Group, class Backend>
 void train(example::Ranks& ranks, Group& group, Backend& backend,
            const example::TrainingOptions& options) {
   constexpr sw::Seed seed{1};  // of weights and of the order of images
-  Batches batches(ranks, options.data, sw::Part::train,
+  Batches batches(ranks, options.data, example::Part::train,
                   {.batch_size = options.batch, .seed = seed, .last = sw::LastBatch::drop});
-  Batches test_batches(ranks, options.data, sw::Part::test,
+  Batches test_batches(ranks, options.data, example::Part::test,
                        {.batch_size = 500, .order = sw::SampleOrder::stored});
   const sw::Shape in = Batches::shape_of(options.batch, options.data.form());
   const auto net = network<Plan>();

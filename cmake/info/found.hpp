@@ -19,7 +19,6 @@ std::vector<Row> headers();  ///< of NVIDIA's libraries
 // What the library behind a part says of itself. Defined only where the part was found.
 std::string onednn();
 std::string cblas();
-std::string data();
 std::string mpi();
 std::string checkpoint();
 

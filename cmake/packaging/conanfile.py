@@ -2,7 +2,7 @@
 
 The package is the installed prefix, and CMake projects use the shardwiseConfig.cmake in it: the same
 targets and the same sentences about missing parts as without Conan. The libraries behind parts are the
-consumer's to require (zlib, nlohmann_json, ...) or to have installed; the core needs none.
+consumer's to require (onednn, nlohmann_json, ...) or to have installed; the core needs none.
 """
 
 import os
@@ -43,7 +43,7 @@ class Shardwise(ConanFile):
 
     def generate(self):
         toolchain = CMakeToolchain(self)
-        for part in ("ONEDNN", "CBLAS", "DATA", "MPI", "CHECKPOINT", "CUDA", "NCCL"):
+        for part in ("ONEDNN", "CBLAS", "MPI", "CHECKPOINT", "CUDA", "NCCL"):
             toolchain.cache_variables[f"SHARDWISE_{part}"] = "OFF"
         for extra in ("TESTS", "EXAMPLES", "BENCH", "INFO"):
             toolchain.cache_variables[f"SHARDWISE_{extra}"] = "OFF"

@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <span>
 
+#include "fashion_mnist.hpp"
+#include "image_set.hpp"
 #include "shardwise/comm/communicator.hpp"
-#include "shardwise/data/fashion_mnist.hpp"
-#include "shardwise/data/image_set.hpp"
-#include "shardwise/data/synthetic.hpp"
+#include "synthetic_images.hpp"
 
 namespace example {
 
@@ -18,8 +18,8 @@ namespace example {
 /// first, so that every rank can allocate memory. If `read` throws, the communicator stops the
 /// other ranks.
 template <shardwise::Communicator C, class Read>
-shardwise::ImageSet read_and_broadcast(C& ranks, Read read) {
-  shardwise::ImageSet set;
+ImageSet read_and_broadcast(C& ranks, Read read) {
+  ImageSet set;
   if (ranks.rank() == 0) set = read();
 
   const std::array fields{&set.count, &set.channels, &set.height, &set.width, &set.classes};
@@ -37,18 +37,16 @@ shardwise::ImageSet read_and_broadcast(C& ranks, Read read) {
 
 /// The source of a program's images.
 struct ImageSource {
-  std::filesystem::path folder = shardwise::fashion_mnist_folder;
+  std::filesystem::path folder = fashion_mnist_folder;
   bool synthetic = false;  ///< generated, which needs no files
 };
 
 /// One part of the images, on every rank. A collective.
 template <shardwise::Communicator C>
-shardwise::ImageSet images_of(C& ranks, const ImageSource& source, shardwise::Seed seed,
-                              shardwise::Part part) {
+ImageSet images_of(C& ranks, const ImageSource& source, shardwise::Seed seed, Part part) {
   return read_and_broadcast(ranks, [&] {
-    if (!source.synthetic) return shardwise::read_fashion_mnist(part, source.folder);
-    return shardwise::make_synthetic_images(seed, part,
-                                            part == shardwise::Part::train ? 6000 : 1000);
+    if (!source.synthetic) return read_fashion_mnist(part, source.folder);
+    return make_synthetic_images(seed, part, part == Part::train ? 6000 : 1000);
   });
 }
 

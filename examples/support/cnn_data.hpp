@@ -11,15 +11,15 @@
 #include <string>
 #include <vector>
 
+#include "cifar10.hpp"
+#include "fashion_mnist.hpp"
+#include "image_set.hpp"
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/core/error.hpp"
-#include "shardwise/data/cifar10.hpp"
-#include "shardwise/data/fashion_mnist.hpp"
-#include "shardwise/data/image_set.hpp"
 #include "shardwise/data/sampler.hpp"
-#include "shardwise/data/synthetic.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/train/accuracy.hpp"
+#include "synthetic_images.hpp"
 
 namespace example {
 
@@ -29,10 +29,10 @@ namespace sw = shardwise;
 struct ImageForm {
   std::size_t channels;
   std::size_t side;
-  sw::Normalisation normalisation;
+  Normalisation normalisation;
 };
-inline constexpr ImageForm grey{1, 28, sw::fashion_mnist_normalisation};
-inline constexpr ImageForm colour{3, 32, sw::cifar10_normalisation};
+inline constexpr ImageForm grey{1, 28, fashion_mnist_normalisation};
+inline constexpr ImageForm colour{3, 32, cifar10_normalisation};
 
 struct CnnData {
   std::string name = "fashion-mnist";  ///< or cifar10, synthetic
@@ -45,20 +45,18 @@ struct CnnData {
 /// The first images of a part: `samples` for training, and a sixth as many, but at least one, for
 /// testing; all of them if `samples` is 0.
 /// throws   data_error for files that are missing or damaged, and if there are fewer images
-inline sw::ImageSet read_images(const CnnData& data, sw::Part part) {
-  const bool trains = part == sw::Part::train;
+inline ImageSet read_images(const CnnData& data, Part part) {
+  const bool trains = part == Part::train;
   const std::size_t wanted =
       trains || data.samples == 0 ? data.samples : std::max<std::size_t>(data.samples / 6, 1);
   if (data.name == "synthetic") {
     const std::size_t all = trains ? 6000 : 1000;
-    return sw::make_synthetic_images(sw::Seed{1}, part, wanted == 0 ? all : wanted);
+    return make_synthetic_images(sw::Seed{1}, part, wanted == 0 ? all : wanted);
   }
   const bool is_cifar = data.name == "cifar10";
-  const std::filesystem::path installed =
-      is_cifar ? "cifar-10-batches-bin" : sw::fashion_mnist_folder;
+  const std::filesystem::path installed = is_cifar ? "cifar-10-batches-bin" : fashion_mnist_folder;
   const std::filesystem::path& folder = data.folder.empty() ? installed : data.folder;
-  sw::ImageSet set =
-      is_cifar ? sw::read_cifar10(part, folder) : sw::read_fashion_mnist(part, folder);
+  ImageSet set = is_cifar ? read_cifar10(part, folder) : read_fashion_mnist(part, folder);
   if (wanted > set.count) {
     throw sw::data_error(data.name + " in " + folder.string() + ": " + std::to_string(wanted) +
                          (trains ? " training" : " test") +
@@ -79,7 +77,7 @@ inline sw::ImageSet read_images(const CnnData& data, sw::Part part) {
 template <sw::Real T, sw::Communicator C>
 class BroadcastBatches {
  public:
-  BroadcastBatches(C& ranks, const CnnData& data, sw::Part part, sw::SamplerOptions options)
+  BroadcastBatches(C& ranks, const CnnData& data, Part part, sw::SamplerOptions options)
       : ranks_(ranks), form_(data.form()) {
     if (ranks.rank() == 0) {
       set_ = read_images(data, part);
@@ -104,8 +102,7 @@ class BroadcastBatches {
     images_.resize(size_ * form_.channels * form_.side * form_.side);
     labels_.resize(size_);
     if (reads) {
-      sw::copy_batch(set_, chosen.whole, form_.normalisation, std::span(images_),
-                     std::span(labels_));
+      copy_batch(set_, chosen.whole, form_.normalisation, std::span(images_), std::span(labels_));
     }
     ranks_.broadcast(std::span(images_), 0);
     ranks_.broadcast(std::span(labels_), 0);
@@ -130,7 +127,7 @@ class BroadcastBatches {
  private:
   C& ranks_;
   ImageForm form_;
-  sw::ImageSet set_;                               // on rank 0
+  ImageSet set_;                                   // on rank 0
   std::optional<sw::DistributedSampler> sampler_;  // on rank 0
   std::size_t batches_ = 0;
   std::size_t size_ = 0;

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "shardwise/data/fashion_mnist.hpp"
-#include "shardwise/data/image_set.hpp"
+#include "fashion_mnist.hpp"
+#include "image_set.hpp"
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/redistribute/run.hpp"
@@ -23,14 +23,13 @@ class ImageBatch {
  public:
   explicit ImageBatch(shardwise::Place place) : place_(place) {}
 
-  void fill(const shardwise::ImageSet& set, const shardwise::SampleBatch& batch) {
+  void fill(const ImageSet& set, const shardwise::SampleBatch& batch) {
     const auto chosen = std::same_as<L, shardwise::Invariant> ? batch.whole : batch.mine;
     size_ = batch.whole.size();
     features_ = set.image_size();
     images_.resize(chosen.size() * features_);
     labels_.resize(chosen.size());
-    shardwise::copy_batch(set, chosen, shardwise::fashion_mnist_normalisation, std::span(images_),
-                          std::span(labels_));
+    copy_batch(set, chosen, fashion_mnist_normalisation, std::span(images_), std::span(labels_));
   }
 
   /// Images over all ranks.
@@ -55,7 +54,7 @@ class ImageBatch {
 
 /// The share of images that the model classifies correctly, the same on every rank.
 template <class M>
-double accuracy(M& model, const shardwise::ImageSet& set) {
+double accuracy(M& model, const ImageSet& set) {
   const shardwise::Place place = shardwise::place_of(model.ranks());
   ImageBatch<typename M::dtype, typename M::input_layout> batch(place);
   shardwise::DistributedSampler sampler(

@@ -1,6 +1,6 @@
 #pragma once
 // The portable parts, in the order in which they build on each other. Backends and communicators
-// that need a library have headers of their own: backend/onednn/onednn.hpp, data/fashion_mnist.hpp.
+// that need a library have headers of their own: backend/onednn/onednn.hpp, comm/mpi_ranks.hpp.
 
 #include "shardwise/version.hpp"
 
@@ -143,8 +143,6 @@ namespace shardwise {}
 // What a model did, and when; observe/write_trace.hpp makes a file of it
 #include "shardwise/observe/tracer.hpp"
 
-// Data that needs no file
-#include "shardwise/data/image_set.hpp"
+// Batches of a program's own rows
 #include "shardwise/data/row_batch.hpp"
 #include "shardwise/data/sampler.hpp"
-#include "shardwise/data/synthetic.hpp"

@@ -1,6 +1,6 @@
 // Any bytes as the files of CIFAR-10: either a data_error, or what was read is what they hold.
 
-#include "shardwise/data/cifar10.hpp"
+#include "../../examples/support/cifar10.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 #include "fuzz/fuzz.hpp"
 
-using namespace shardwise;
+using namespace example;
+using shardwise::data_error;
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Any bytes as an IDX file, plain or gzip'd: either a data_error, or what was read is what the file
 // holds.
 
-#include "shardwise/data/idx.hpp"
+#include "../../examples/support/idx.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 #include "fuzz/fuzz.hpp"
 
-using namespace shardwise;
+using namespace example;
+using shardwise::data_error;
 
 namespace {
 

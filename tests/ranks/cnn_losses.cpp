@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "../../examples/support/cnn.hpp"
+#include "../../examples/support/synthetic_images.hpp"
 #include "ranks/image_losses.hpp"
 #include "shardwise/backend/reference.hpp"
-#include "shardwise/data/synthetic.hpp"
 
 using namespace shardwise;
 using namespace example;

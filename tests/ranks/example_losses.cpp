@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <vector>
 
+#include "../../examples/support/synthetic_images.hpp"
 #include "ranks/image_losses.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
-#include "shardwise/data/synthetic.hpp"
 #include "shardwise/shardwise.hpp"
 
 using namespace shardwise;
@@ -39,7 +39,8 @@ constexpr std::size_t batch_size = 32;
 
 template <class Architecture, class T, class Backend>
 std::vector<double> losses(int ranks, std::size_t steps) {
-  const ImageSet images = make_synthetic_images(Seed{3}, Part::train, steps * batch_size);
+  const example::ImageSet images =
+      example::make_synthetic_images(Seed{3}, example::Part::train, steps * batch_size);
   return testing::image_losses<Architecture, T, Backend>(
       ranks, images, {{Axis::batch, batch_size}, {Axis::feature, 784}},
       Sgd{.learning_rate = 0.005, .momentum = 0.9}, steps);

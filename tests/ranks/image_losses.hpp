@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "shardwise/data/fashion_mnist.hpp"
+#include "../../examples/support/fashion_mnist.hpp"
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/train/cross_entropy.hpp"
@@ -23,7 +23,7 @@ namespace testing {
 /// The losses of `steps` steps on batches of shape `in`, which all ranks must agree on to the last
 /// bit.
 template <class Architecture, class T, class Backend>
-std::vector<double> image_losses(int ranks, const shardwise::ImageSet& images,
+std::vector<double> image_losses(int ranks, const example::ImageSet& images,
                                  const shardwise::Shape& in, const shardwise::Sgd& rule,
                                  std::size_t steps) {
   using namespace shardwise;
@@ -39,8 +39,8 @@ std::vector<double> image_losses(int ranks, const shardwise::ImageSet& images,
     Tensor<std::int32_t, Invariant> labels(Shape{in[0]}, place);
     std::vector<double> mine;
     while (mine.size() < steps) {
-      copy_batch(images, sampler.next().whole, fashion_mnist_normalisation, x.view().span(),
-                 labels.view().span());
+      copy_batch(images, sampler.next().whole, example::fashion_mnist_normalisation,
+                 x.view().span(), labels.view().span());
       mine.push_back(train_step(model, x.view(), labels.view(), CrossEntropy{}, optimizer));
     }
     tell(place, mine, [&](int rank, const std::vector<double>& of_rank) {

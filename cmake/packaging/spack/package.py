@@ -15,7 +15,6 @@ class Shardwise(CMakePackage):
 
     variant("onednn", default=False, description="Bring oneDNN for shardwise::onednn")
     variant("cblas", default=False, description="Bring OpenBLAS for shardwise::cblas")
-    variant("data", default=False, description="Bring zlib for shardwise::data")
     variant("mpi", default=False, description="Bring an MPI for shardwise::mpi")
     variant("checkpoint", default=False, description="Bring nlohmann-json for shardwise::checkpoint")
     variant("cuda", default=False, description="Bring CUDA and cuDNN for shardwise::cuda")
@@ -25,7 +24,6 @@ class Shardwise(CMakePackage):
     depends_on("cmake@3.25:", type="build")
     depends_on("onednn@2:3", when="+onednn")
     depends_on("openblas", when="+cblas")
-    depends_on("zlib-api", when="+data")
     depends_on("mpi", when="+mpi")
     depends_on("nlohmann-json", when="+checkpoint")
     depends_on("cuda@12:", when="+cuda")
@@ -36,5 +34,5 @@ class Shardwise(CMakePackage):
     def cmake_args(self):
         return [
             self.define_from_variant(f"SHARDWISE_{part.upper()}", part)
-            for part in ("onednn", "cblas", "data", "mpi", "checkpoint", "cuda", "nccl")
+            for part in ("onednn", "cblas", "mpi", "checkpoint", "cuda", "nccl")
         ] + [self.define(f"SHARDWISE_{extra}", False) for extra in ("TESTS", "EXAMPLES", "BENCH", "INFO")]

@@ -18,8 +18,8 @@ namespace shardwise {
 
 namespace detail {
 
-/// The number of the stream of sampled tokens among those of data_ordinal; the ones before it are
-/// in data/synthetic.hpp.
+/// The number of the stream of sampled tokens among those of data_ordinal. 0 is the order of
+/// samples, and 1 to 3 are the images that examples make up.
 inline constexpr std::uint64_t token_stream = 4;
 
 /// A number in [0, 1) for a token of a sequence, a multiple of 2^-53.

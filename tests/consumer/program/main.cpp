@@ -10,9 +10,6 @@
 #ifdef WITH_CBLAS
 #include "shardwise/backend/cblas/cblas.hpp"
 #endif
-#ifdef WITH_DATA
-#include "shardwise/data/fashion_mnist.hpp"
-#endif
 #ifdef WITH_CHECKPOINT
 #include "shardwise/checkpoint/tensor_files.hpp"
 #endif
@@ -41,13 +38,6 @@ bool use_parts() {
 #ifdef WITH_NCCL
   int nccl = 0;
   if (ncclGetVersion(&nccl) != ncclSuccess || nccl < 21801) return false;
-#endif
-#ifdef WITH_DATA
-  try {
-    shardwise::read_idx("/nowhere", 1);
-    return false;
-  } catch (const shardwise::data_error&) {
-  }
 #endif
   return true;
 }

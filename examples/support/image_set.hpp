@@ -10,7 +10,7 @@
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
-namespace shardwise {
+namespace example {
 
 /// A part of a data set.
 enum class Part { train, test };
@@ -38,20 +38,16 @@ struct Normalisation {
   double deviation = 1;  ///< of x / 255; usually the standard deviation
 };
 
-namespace detail {
-
 /// The number of each of the 256 pixels, computed in double and rounded once to float.
-template <Real T>
+template <shardwise::Real T>
 std::array<T, 256> normalised_pixels(Normalisation by) {
   std::array<T, 256> numbers{};
   for (std::size_t x = 0; x < numbers.size(); ++x) {
     const double number = (static_cast<double>(x) / 255.0 - by.mean) / by.deviation;
-    numbers[x] = T(static_cast<accumulate_t<T>>(number));
+    numbers[x] = T(static_cast<shardwise::accumulate_t<T>>(number));
   }
   return numbers;
 }
-
-}  // namespace detail
 
 /// Copies the images and labels with the numbers `chosen` into a batch.
 ///
@@ -59,20 +55,20 @@ std::array<T, 256> normalised_pixels(Normalisation by) {
 ///
 /// throws  shape_error if `images` or `labels` has another size, argument_error if a chosen number
 ///         is not an image of the set
-template <Real T>
+template <shardwise::Real T>
 void copy_batch(const ImageSet& set, std::span<const std::uint32_t> chosen, Normalisation by,
                 std::span<T> images, std::span<std::int32_t> labels) {
   const std::size_t size = set.image_size();
   if (images.size() != chosen.size() * size || labels.size() != chosen.size())
-    throw shape_error({"batch of ", chosen.size(), " images of ", size,
-                       " pixels: the memory given holds ", images.size(), " pixels and ",
-                       labels.size(), " labels; give ", chosen.size() * size, " and ",
-                       chosen.size()});
-  const std::array<T, 256> number = detail::normalised_pixels<T>(by);
+    throw shardwise::shape_error({"batch of ", chosen.size(), " images of ", size,
+                                  " pixels: the memory given holds ", images.size(), " pixels and ",
+                                  labels.size(), " labels; give ", chosen.size() * size, " and ",
+                                  chosen.size()});
+  const std::array<T, 256> number = normalised_pixels<T>(by);
   for (std::size_t b = 0; b < chosen.size(); ++b) {
     const std::size_t i = chosen[b];
     if (i >= set.count)
-      throw argument_error(
+      throw shardwise::argument_error(
           {"batch: image ", i, " was chosen from a set of ", set.count, "; choose below that"});
     const std::uint8_t* const image = set.pixels.data() + i * size;
     for (std::size_t p = 0; p < size; ++p) images[b * size + p] = number[image[p]];
@@ -80,4 +76,4 @@ void copy_batch(const ImageSet& set, std::span<const std::uint32_t> chosen, Norm
   }
 }
 
-}  // namespace shardwise
+}  // namespace example

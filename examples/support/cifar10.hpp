@@ -11,15 +11,13 @@
 #include <system_error>
 #include <vector>
 
+#include "image_set.hpp"
 #include "shardwise/core/error.hpp"
-#include "shardwise/data/image_set.hpp"
 
-namespace shardwise {
+namespace example {
 
 /// Mean and deviation of the training images, over all three colours.
 inline constexpr Normalisation cifar10_normalisation{0.4734, 0.2516};
-
-namespace detail {
 
 inline constexpr std::size_t cifar10_image_bytes = 3 * 32 * 32;
 inline constexpr std::size_t cifar10_record_bytes = 1 + cifar10_image_bytes;
@@ -31,7 +29,7 @@ struct FileClose {
 /// Appends the records of one file. A record has a label and the three colour planes of an image.
 inline void append_cifar10_file(const std::filesystem::path& path, ImageSet& set) {
   const auto fail = [&path](const std::string& why) {
-    throw data_error({"CIFAR-10 file ", path.string(), ": ", why});
+    throw shardwise::data_error({"CIFAR-10 file ", path.string(), ": ", why});
   };
   errno = 0;
   const std::unique_ptr<std::FILE, FileClose> file(std::fopen(path.c_str(), "rb"));
@@ -64,8 +62,6 @@ inline void append_cifar10_file(const std::filesystem::path& path, ImageSet& set
   set.count += count;
 }
 
-}  // namespace detail
-
 /// Reads the training images (data_batch_1.bin to data_batch_5.bin) or the test images
 /// (test_batch.bin) of the binary version in `folder`, [count, 3, 32, 32], with their labels. Files
 /// may have any number of images; the training files all have the same number.
@@ -80,22 +76,22 @@ inline ImageSet read_cifar10(Part part, const std::filesystem::path& folder) {
   set.height = set.width = 32;
   set.classes = 10;
   if (part == Part::test) {
-    detail::append_cifar10_file(folder / "test_batch.bin", set);
+    append_cifar10_file(folder / "test_batch.bin", set);
     return set;
   }
   std::size_t of_first = 0;
   for (int number = 1; number <= 5; ++number) {
     const auto path = folder / ("data_batch_" + std::to_string(number) + ".bin");
     const std::size_t before = set.count;
-    detail::append_cifar10_file(path, set);
+    append_cifar10_file(path, set);
     if (number == 1) of_first = set.count;
     if (set.count - before != of_first) {
-      throw data_error({"CIFAR-10 file ", path.string(), ": holds ", set.count - before,
-                        " images, but data_batch_1.bin holds ", of_first,
-                        "; one of them is cut short, get them again"});
+      throw shardwise::data_error({"CIFAR-10 file ", path.string(), ": holds ", set.count - before,
+                                   " images, but data_batch_1.bin holds ", of_first,
+                                   "; one of them is cut short, get them again"});
     }
   }
   return set;
 }
 
-}  // namespace shardwise
+}  // namespace example

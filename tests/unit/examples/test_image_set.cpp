@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "shardwise/data/fashion_mnist.hpp"
-#include "shardwise/data/image_set.hpp"
-#include "shardwise/data/synthetic.hpp"
+#include "../../../examples/support/fashion_mnist.hpp"
+#include "../../../examples/support/image_set.hpp"
+#include "../../../examples/support/synthetic_images.hpp"
 #include "support/messages.hpp"
 #include "support/skipped.hpp"
-#include "unit/data/data_files.hpp"
+#include "unit/examples/data_files.hpp"
 
 namespace sw = shardwise;
 using testing::idx_bytes;
@@ -24,8 +24,8 @@ using testing::write_gzip;
 
 namespace {
 
-sw::ImageSet three_images() {
-  sw::ImageSet set;
+example::ImageSet three_images() {
+  example::ImageSet set;
   set.pixels = {0, 255, 51, 102, 1, 2};
   set.labels = {7, 8, 9};
   set.count = 3;
@@ -47,11 +47,11 @@ void write_training_files(const TemporaryFolder& folder, const std::vector<std::
 
 TEST_CASE_TEMPLATE("a batch holds the chosen images as normalised numbers", T, float, double,
                    sw::bf16, sw::fp16) {
-  const sw::ImageSet set = three_images();
+  const example::ImageSet set = three_images();
   const std::array<std::uint32_t, 3> chosen{2, 0, 2};
   std::vector<T> images(6);
   std::vector<std::int32_t> labels(3);
-  sw::copy_batch<T>(set, chosen, {0.25, 0.5}, images, labels);
+  example::copy_batch<T>(set, chosen, {0.25, 0.5}, images, labels);
   CHECK(labels == std::vector<std::int32_t>{9, 7, 9});
   const std::array<std::uint8_t, 6> pixels{1, 2, 0, 255, 1, 2};
   for (std::size_t i = 0; i < 6; ++i) {
@@ -63,15 +63,15 @@ TEST_CASE_TEMPLATE("a batch holds the chosen images as normalised numbers", T, f
 }
 
 TEST_CASE("a batch that does not fit is refused") {
-  const sw::ImageSet set = three_images();
+  const example::ImageSet set = three_images();
   std::vector<float> images(4);
   std::vector<std::int32_t> labels(2);
   const std::array<std::uint32_t, 1> one{0};
   const std::array<std::uint32_t, 2> beyond{0, 3};
-  CHECK_THROWS_AS(sw::copy_batch<float>(set, one, {}, images, labels), sw::shape_error);
-  CHECK_THROWS_AS(sw::copy_batch<float>(set, beyond, {}, images, std::span(labels).first(1)),
+  CHECK_THROWS_AS(example::copy_batch<float>(set, one, {}, images, labels), sw::shape_error);
+  CHECK_THROWS_AS(example::copy_batch<float>(set, beyond, {}, images, std::span(labels).first(1)),
                   sw::shape_error);
-  CHECK_THROWS_WITH_AS(sw::copy_batch<float>(set, beyond, {}, images, labels),
+  CHECK_THROWS_WITH_AS(example::copy_batch<float>(set, beyond, {}, images, labels),
                        "batch: image 3 was chosen from a set of 3; choose below that",
                        sw::argument_error);
 }
@@ -82,7 +82,7 @@ TEST_CASE("Fashion-MNIST is read from its four files, gzip'd or plain") {
   folder.write("t10k-images-idx3-ubyte", idx_bytes({3, 28, 28}, 241));
   folder.write("t10k-labels-idx1-ubyte", idx_bytes({3}, 10));
 
-  const sw::ImageSet train = sw::read_fashion_mnist(sw::Part::train, folder.path());
+  const example::ImageSet train = example::read_fashion_mnist(example::Part::train, folder.path());
   CHECK(train.count == 12);
   CHECK(train.image_size() == 784);
   CHECK(train.pixels.size() == 12 * 784);
@@ -90,7 +90,7 @@ TEST_CASE("Fashion-MNIST is read from its four files, gzip'd or plain") {
   CHECK(train.labels == std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1});
   CHECK(train.classes == 10);
 
-  const sw::ImageSet test = sw::read_fashion_mnist(sw::Part::test, folder.path());
+  const example::ImageSet test = example::read_fashion_mnist(example::Part::test, folder.path());
   CHECK(test.count == 3);
   CHECK(test.pixels[784] == 784 % 241);
 }
@@ -98,8 +98,9 @@ TEST_CASE("Fashion-MNIST is read from its four files, gzip'd or plain") {
 TEST_CASE("a data set that does not fit together is refused") {
   const TemporaryFolder folder("shardwise_fashion_bad");
   const auto mentions = [&folder](const std::string& part) {
-    return testing::contains(testing::message_of<sw::data_error>(
-                                 [&] { sw::read_fashion_mnist(sw::Part::train, folder.path()); }),
+    return testing::contains(testing::message_of<sw::data_error>([&] {
+                               example::read_fashion_mnist(example::Part::train, folder.path());
+                             }),
                              part);
   };
   CHECK(mentions("dataset-fashion-mnist"));
@@ -119,12 +120,12 @@ TEST_CASE("a data set that does not fit together is refused") {
 }
 
 TEST_CASE("the installed Fashion-MNIST has the published form") {
-  if (!std::filesystem::exists(sw::fashion_mnist_folder)) {
+  if (!std::filesystem::exists(example::fashion_mnist_folder)) {
     testing::skip("reading Fashion-MNIST: not installed: dataset-fashion-mnist");
     return;
   }
-  const sw::ImageSet train = sw::read_fashion_mnist(sw::Part::train);
-  const sw::ImageSet test = sw::read_fashion_mnist(sw::Part::test);
+  const example::ImageSet train = example::read_fashion_mnist(example::Part::train);
+  const example::ImageSet test = example::read_fashion_mnist(example::Part::test);
   CHECK(train.count == 60'000);
   CHECK(test.count == 10'000);
   std::array<int, 10> of_class{};
@@ -138,24 +139,28 @@ TEST_CASE("the installed Fashion-MNIST has the published form") {
   }
   const auto n = static_cast<double>(train.pixels.size());
   const double deviation = std::sqrt(squares / n - sum / n * (sum / n));
-  CHECK(std::abs(sum / n - sw::fashion_mnist_normalisation.mean) < 1e-4);
-  CHECK(std::abs(deviation - sw::fashion_mnist_normalisation.deviation) < 1e-4);
+  CHECK(std::abs(sum / n - example::fashion_mnist_normalisation.mean) < 1e-4);
+  CHECK(std::abs(deviation - example::fashion_mnist_normalisation.deviation) < 1e-4);
 }
 
 TEST_CASE("made-up images depend on seed and part alone, and not on how many are made") {
-  const sw::ImageSet few = sw::make_synthetic_images(sw::Seed{1}, sw::Part::train, 20);
-  const sw::ImageSet more = sw::make_synthetic_images(sw::Seed{1}, sw::Part::train, 50);
+  const example::ImageSet few =
+      example::make_synthetic_images(sw::Seed{1}, example::Part::train, 20);
+  const example::ImageSet more =
+      example::make_synthetic_images(sw::Seed{1}, example::Part::train, 50);
   CHECK(few.pixels.size() == 20 * 784);
   CHECK(std::equal(few.pixels.begin(), few.pixels.end(), more.pixels.begin()));
   CHECK(std::equal(few.labels.begin(), few.labels.end(), more.labels.begin()));
-  CHECK(few.pixels != sw::make_synthetic_images(sw::Seed{2}, sw::Part::train, 20).pixels);
-  CHECK(few.pixels != sw::make_synthetic_images(sw::Seed{1}, sw::Part::test, 20).pixels);
-  CHECK(sw::make_synthetic_images(sw::Seed{1}, sw::Part::test, 0).pixels.empty());
+  CHECK(few.pixels != example::make_synthetic_images(sw::Seed{2}, example::Part::train, 20).pixels);
+  CHECK(few.pixels != example::make_synthetic_images(sw::Seed{1}, example::Part::test, 20).pixels);
+  CHECK(example::make_synthetic_images(sw::Seed{1}, example::Part::test, 0).pixels.empty());
 }
 
 TEST_CASE("made-up test images are told apart by the means of the training images") {
-  const sw::ImageSet train = sw::make_synthetic_images(sw::Seed{5}, sw::Part::train, 500);
-  const sw::ImageSet test = sw::make_synthetic_images(sw::Seed{5}, sw::Part::test, 500);
+  const example::ImageSet train =
+      example::make_synthetic_images(sw::Seed{5}, example::Part::train, 500);
+  const example::ImageSet test =
+      example::make_synthetic_images(sw::Seed{5}, example::Part::test, 500);
   std::vector<double> means(10 * 784);
   for (std::size_t i = 0; i < train.pixels.size(); ++i)
     means[static_cast<std::size_t>(train.labels[i / 784]) * 784 + i % 784] +=

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "shardwise/data/cifar10.hpp"
+#include "../../../examples/support/cifar10.hpp"
 #include "support/messages.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -41,8 +41,8 @@ void write_training_files(const TemporaryFolder& folder, std::size_t in_each) {
                  records((number - 1) * in_each, in_each));
 }
 
-std::string complaint(sw::Part part, const TemporaryFolder& folder) {
-  return message_of<sw::data_error>([&] { sw::read_cifar10(part, folder.path()); });
+std::string complaint(example::Part part, const TemporaryFolder& folder) {
+  return message_of<sw::data_error>([&] { example::read_cifar10(part, folder.path()); });
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ TEST_CASE("training images come from five files, in their order, test images fro
   write_training_files(folder, 3);
   folder.write("test_batch.bin", records(20, 2));
 
-  const sw::ImageSet train = sw::read_cifar10(sw::Part::train, folder.path());
+  const example::ImageSet train = example::read_cifar10(example::Part::train, folder.path());
   CHECK(train.count == 15);
   CHECK(train.channels == 3);
   CHECK(train.height == 32);
@@ -69,7 +69,7 @@ TEST_CASE("training images come from five files, in their order, test images fro
     CHECK(image[3 * 1024 - 1] == i + 160);
   }
 
-  const sw::ImageSet test = sw::read_cifar10(sw::Part::test, folder.path());
+  const example::ImageSet test = example::read_cifar10(example::Part::test, folder.path());
   CHECK(test.count == 2);
   CHECK(test.labels == std::vector<std::int32_t>{0, 1});
   CHECK(test.pixels[test.image_size()] == 21);
@@ -77,17 +77,17 @@ TEST_CASE("training images come from five files, in their order, test images fro
 
 TEST_CASE("a missing file is named, with what to do") {
   const TemporaryFolder folder("shardwise_cifar_missing");
-  check_mentions(complaint(sw::Part::test, folder),
+  check_mentions(complaint(example::Part::test, folder),
                  {"test_batch.bin", "No such file", "cifar-10-batches-bin"});
   write_training_files(folder, 1);
   std::filesystem::remove(folder.path() / "data_batch_4.bin");
-  check_mentions(complaint(sw::Part::train, folder), {"data_batch_4.bin", "No such file"});
+  check_mentions(complaint(example::Part::train, folder), {"data_batch_4.bin", "No such file"});
 }
 
 TEST_CASE("a folder is no file") {
   const TemporaryFolder folder("shardwise_cifar_folder");
   std::filesystem::create_directory(folder.path() / "test_batch.bin");
-  check_mentions(complaint(sw::Part::test, folder), {"test_batch.bin", "cannot be read"});
+  check_mentions(complaint(example::Part::test, folder), {"test_batch.bin", "cannot be read"});
 }
 
 TEST_CASE("a file that ends within an image is refused") {
@@ -95,21 +95,21 @@ TEST_CASE("a file that ends within an image is refused") {
   const std::vector<std::uint8_t> whole = records(0, 3);
   for (const std::size_t size : {std::size_t{1}, record - 1, record + 1, 3 * record - 1}) {
     folder.write("test_batch.bin", {whole.begin(), whole.begin() + static_cast<long>(size)});
-    check_mentions(complaint(sw::Part::test, folder),
+    check_mentions(complaint(example::Part::test, folder),
                    {"test_batch.bin",
                     "image " + std::to_string(size / record) + " ends after " +
                         std::to_string(size % record) + " of its 3073 bytes",
                     "cut short"});
   }
   folder.write("test_batch.bin", "");
-  check_mentions(complaint(sw::Part::test, folder), {"holds no images"});
+  check_mentions(complaint(example::Part::test, folder), {"holds no images"});
 }
 
 TEST_CASE("a training file that ends between two images is noticed by the others") {
   const TemporaryFolder folder("shardwise_cifar_uneven");
   write_training_files(folder, 3);
   folder.write("data_batch_5.bin", records(12, 2));
-  check_mentions(complaint(sw::Part::train, folder),
+  check_mentions(complaint(example::Part::train, folder),
                  {"data_batch_5.bin", "holds 2 images", "data_batch_1.bin holds 3"});
 }
 
@@ -118,5 +118,5 @@ TEST_CASE("a label that is no class is refused") {
   std::vector<std::uint8_t> bytes = records(0, 2);
   bytes[record] = 10;
   folder.write("test_batch.bin", bytes);
-  check_mentions(complaint(sw::Part::test, folder), {"image 1 has the label 10", "0 to 9"});
+  check_mentions(complaint(example::Part::test, folder), {"image 1 has the label 10", "0 to 9"});
 }

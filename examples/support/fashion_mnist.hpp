@@ -9,19 +9,17 @@
 #include <string_view>
 #include <utility>
 
+#include "idx.hpp"
+#include "image_set.hpp"
 #include "shardwise/core/error.hpp"
-#include "shardwise/data/idx.hpp"
-#include "shardwise/data/image_set.hpp"
 
-namespace shardwise {
+namespace example {
 
 /// The folder of Debian's package dataset-fashion-mnist.
 inline constexpr std::string_view fashion_mnist_folder = "/usr/share/datasets/fashion-mnist";
 
 /// Mean and deviation of the training images.
 inline constexpr Normalisation fashion_mnist_normalisation{0.2860, 0.3530};
-
-namespace detail {
 
 /// Reads `folder`/`name`.gz or, if that does not exist, `folder`/`name`.
 inline IdxArray read_fashion_mnist_file(const std::filesystem::path& folder,
@@ -34,8 +32,6 @@ inline IdxArray read_fashion_mnist_file(const std::filesystem::path& folder,
   return read_idx(std::filesystem::exists(compressed) ? compressed : plain, rank, if_missing);
 }
 
-}  // namespace detail
-
 /// Reads the training or the test images, [count, 1, 28, 28], with their labels from the four files
 /// of the data set in `folder`, gzip'd or plain. MNIST has the same format.
 ///
@@ -46,10 +42,10 @@ inline ImageSet read_fashion_mnist(Part part,
   const std::string prefix = part == Part::train ? "train" : "t10k";
   const std::string images_name = prefix + "-images-idx3-ubyte";
   const std::string labels_name = prefix + "-labels-idx1-ubyte";
-  IdxArray images = detail::read_fashion_mnist_file(folder, images_name, 3);
-  const IdxArray labels = detail::read_fashion_mnist_file(folder, labels_name, 1);
+  IdxArray images = read_fashion_mnist_file(folder, images_name, 3);
+  const IdxArray labels = read_fashion_mnist_file(folder, labels_name, 1);
   const auto fail = [&folder](const std::string& why) {
-    throw data_error({"Fashion-MNIST in ", folder.string(), ": ", why});
+    throw shardwise::data_error({"Fashion-MNIST in ", folder.string(), ": ", why});
   };
 
   const std::size_t count = images.extents[0];
@@ -76,4 +72,4 @@ inline ImageSet read_fashion_mnist(Part part,
   return set;
 }
 
-}  // namespace shardwise
+}  // namespace example

@@ -22,15 +22,13 @@
 
 #include "shardwise/core/error.hpp"
 
-namespace shardwise {
+namespace example {
 
 /// An array of unsigned bytes, row-major.
 struct IdxArray {
   std::vector<std::size_t> extents;  ///< outermost axis first
   std::vector<std::uint8_t> values;  ///< as many as the product of the extents
 };
-
-namespace detail {
 
 /// A file that announces more elements than this is rejected before memory is allocated.
 inline constexpr std::size_t largest_idx_array = std::size_t{1} << 30;
@@ -52,7 +50,7 @@ class IdxFile {
   }
 
   [[noreturn]] void fail(const std::string& why) const {
-    throw data_error({"data file ", path_, ": ", why});
+    throw shardwise::data_error({"data file ", path_, ": ", why});
   }
 
   /// Reads until `bytes` is full or the file ends; returns the number of bytes.
@@ -116,8 +114,6 @@ inline std::size_t count_idx_elements(const IdxFile& file,
   return count;
 }
 
-}  // namespace detail
-
 /// Reads an IDX file of unsigned bytes with `rank` axes, gzip'd or plain. Bytes after the end of
 /// gzip'd data that are not gzip'd themselves are ignored, as `gzip -d` does.
 ///
@@ -127,10 +123,10 @@ inline std::size_t count_idx_elements(const IdxFile& file,
 ///         shorter or longer than its header says
 inline IdxArray read_idx(const std::filesystem::path& path, std::size_t rank,
                          std::string_view if_missing = {}) {
-  const detail::IdxFile file(path, if_missing);
+  const IdxFile file(path, if_missing);
   IdxArray array;
-  array.extents = detail::read_idx_extents(file, rank);
-  const std::size_t count = detail::count_idx_elements(file, array.extents);
+  array.extents = read_idx_extents(file, rank);
+  const std::size_t count = count_idx_elements(file, array.extents);
 
   // In pieces, so that a false header needs no more memory than the file has bytes.
   constexpr std::size_t piece = std::size_t{1} << 20;
@@ -149,4 +145,4 @@ inline IdxArray read_idx(const std::filesystem::path& path, std::size_t rank,
   return array;
 }
 
-}  // namespace shardwise
+}  // namespace example

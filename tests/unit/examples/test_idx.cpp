@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "shardwise/data/idx.hpp"
+#include "../../../examples/support/idx.hpp"
 #include "support/messages.hpp"
-#include "unit/data/data_files.hpp"
+#include "unit/examples/data_files.hpp"
 
 namespace sw = shardwise;
 using testing::check_mentions;
@@ -25,7 +25,7 @@ namespace {
 
 /// What read_idx says about a file; empty if it reads it.
 std::string complaint(const std::filesystem::path& path, std::size_t rank) {
-  return message_of<sw::data_error>([&] { sw::read_idx(path, rank, "install something"); });
+  return message_of<sw::data_error>([&] { example::read_idx(path, rank, "install something"); });
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ TEST_CASE("plain and gzip'd files are read alike") {
        {std::vector<std::uint32_t>{5}, {3, 4, 2}, {0, 28, 28}, {2, 1024, 1025}}) {
     const std::vector<std::uint8_t> bytes = idx_bytes(extents, 251);
     for (const auto& path : {folder.write("plain", bytes), write_gzip(folder, "gzip.gz", bytes)}) {
-      const sw::IdxArray array = sw::read_idx(path, extents.size());
+      const example::IdxArray array = example::read_idx(path, extents.size());
       CHECK(array.extents == std::vector<std::size_t>(extents.begin(), extents.end()));
       const auto header = static_cast<std::ptrdiff_t>(4 + 4 * extents.size());
       CHECK(array.values == std::vector<std::uint8_t>(bytes.begin() + header, bytes.end()));
