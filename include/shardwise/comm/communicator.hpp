@@ -31,6 +31,13 @@ concept Moves = requires(C& c, std::span<const T> in, std::span<T> out,
   c.receive(out, rank, 1);
 };
 
+/// What `Collectives` has, for every Element.
+template <class C>
+concept HasCollectives = Moves<C, float> && Moves<C, double> && Moves<C, bf16> && Moves<C, fp16> &&
+    Moves<C, std::int32_t> && Moves<C, std::int64_t> && Moves<C, std::uint8_t> && requires(C& c) {
+  c.barrier();
+};
+
 }  // namespace detail
 
 /// A group of P ranks, numbered 0 to P-1, seen from one of them.
@@ -84,13 +91,9 @@ concept Moves = requires(C& c, std::span<const T> in, std::span<T> out,
 /// Invalid, because only some ranks call (an error on those, or a wait until the time-out):
 ///     if (ranks.rank() == 0) ranks.all_reduce(in, out);
 template <class C>
-concept Communicator = detail::Moves<C, float> && detail::Moves<C, double> &&
-    detail::Moves<C, bf16> && detail::Moves<C, fp16> && detail::Moves<C, std::int32_t> &&
-    detail::Moves<C, std::int64_t> && detail::Moves<C, std::uint8_t> &&
-    requires(C& c, const C& constant, int number) {
+concept Communicator = detail::HasCollectives<C> && requires(C& c, const C& constant, int number) {
   { constant.rank() } -> std::same_as<int>;
   { constant.size() } -> std::same_as<int>;
-  c.barrier();
   { c.split(number, number) } -> std::same_as<C>;
 };
 
