@@ -5,12 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/compiled.hpp"
-#include "shardwise/core/error.hpp"
 #include "shardwise/core/growing_list.hpp"
+#include "shardwise/core/location.hpp"
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/model/mesh_slice.hpp"
@@ -208,13 +209,12 @@ SHARDWISE_INLINE void LeftGradients::write(void* run) {
   while (!empty()) {
     const One& one = *first_;
     first_ = one.next;
-    try {
-      one.write(one.bound, run);
-    } catch (error& e) {
-      if (one.place.path_digest != current_mark.path_digest)
-        e.add_place(sentence({"gradients left by ", place_in_model(one.place)}));
-      throw;
-    }
+    const DescribedLocation here([&] {
+      return one.place.path_digest == current_mark.path_digest
+                 ? std::string()
+                 : sentence({"gradients left by ", place_in_model(one.place)});
+    });
+    one.write(one.bound, run);
   }
 }
 

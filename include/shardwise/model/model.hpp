@@ -210,9 +210,9 @@ class Model : public ModelBase<Ctx> {
   /// that it names, at the position behind the tokens that the cache holds of it; without segments,
   /// sample i continues sequence i. The result of a layer for a token must depend on that token
   /// alone, except in attentions and LastRows: any other takes the tokens of this call for all. If
-  /// it throws, the cache holds what it held. sends    `plan().forward`, without the exchanges of
-  /// layers in training only throws   as forward; with a cache argument_error for such a segment,
-  /// and where a rank has not
+  /// it throws, the cache holds what it held.
+  /// sends    `plan().forward`, without the exchanges of layers in training only
+  /// throws   as forward; with a cache argument_error for such a segment, and where a rank has not
   ///          all tokens: on a mesh with several ranks along another axis than `tensor`, for an
   ///          attention of samples that are split or of windows over tokens that are, and for one
   ///          whose tokens see later ones
