@@ -6,22 +6,19 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/collectives.hpp"
-#include "shardwise/comm/detail/block_mismatch.hpp"
-#include "shardwise/comm/detail/checks.hpp"
 #include "shardwise/comm/detail/device_message.hpp"
 #include "shardwise/comm/detail/device_sums.hpp"
 #include "shardwise/comm/detail/mismatch.hpp"
+#include "shardwise/comm/detail/peer_moves.hpp"
 #include "shardwise/comm/gathered.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
-#include "shardwise/core/error.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise {
@@ -57,7 +54,7 @@ concept OrderedBackend = DeviceBackend<B> && requires(B& backend, typename B::Ev
 /// the buffer of a peer, and before a rank continues. Streams wait for each other's events; no host
 /// thread waits for a device.
 template <OrderedBackend B>
-class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>> {
+class DeviceThreadCommunicator : public detail::PeerMoves<DeviceThreadCommunicator<B>> {
  public:
   /// Its collectives take memory of the rank's device.
   static constexpr bool takes_device_memory = true;
@@ -87,7 +84,11 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
   static constexpr bool compares_calls() { return true; }
 
  private:
+  using Peers = detail::PeerMoves<DeviceThreadCommunicator>;
   friend Collectives<DeviceThreadCommunicator>;
+  friend Peers;
+  using Peers::index;
+  using Peers::move;
   using Event = typename B::Event;
   using Record = detail::DeviceRecord;
 
@@ -120,13 +121,11 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
 
   Events& events_of(int rank) const { return *(*events_)[index(rank)]; }
 
-  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
   /// Gives all ranks a pointer to `mine` and calls run(the pointers of all) when the buffers of all
   /// ranks may be used. Work that follows is ordered after the work of the other ranks, also when
   /// run() throws, so that no memory is freed while another rank still reads it.
   template <class Move, class Run>
-  void exchange(const Call& call, const Move& mine, Run&& run) {
+  void together(const Call& call, const Move& mine, const Run& run) {
     events_of(rank()).ready.record();
     std::exception_ptr failure;
     const auto attempt = [&](auto&& work) noexcept {
@@ -152,12 +151,13 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
       if (peer != rank()) backend_->wait_for(events_of(peer).*event);
   }
 
-  /// From element `first` on.
-  template <class T, class Move>
-  static detail::PeerPointers<const T> inputs(OfAll<Move> all, std::size_t first) {
-    detail::PeerPointers<const T> pointers;
-    for (const Move* one : all) pointers.add(one->in.data() + first);
-    return pointers;
+  template <class T, class F>
+  void with_peers(const Call& call, std::span<const T> mine, const F& f) {
+    together(call, mine, [&](OfAll<std::span<const T>> all) {
+      detail::PeerPointers<const T> pointers;
+      for (const std::span<const T>* one : all) pointers.add(one->data());
+      f(std::span<const T* const>(pointers.pointers.data(), pointers.count));
+    });
   }
 
   template <class T>
@@ -165,75 +165,32 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
     if (!to.empty()) detail::copy(*backend_, from, to.size(), to.data());
   }
 
-  template <class T, class Move>
-  void collect(OfAll<Move> all, moves::Counts counts, std::span<T> out) {
-    for (std::size_t r = 0, begin = 0; r < counts.size(); begin += counts[r++])
-      copy(all[r]->in.data(), out.subspan(begin, counts[r]));
+  template <class T>
+  void sum(std::span<const T* const> inputs, std::size_t first, std::span<T> out,
+           Reduction reduction) {
+    detail::PeerPointers<const T> from;
+    for (const T* input : inputs) from.add(input + first);
+    detail::PeerPointers<T> to;
+    to.add(out.data());
+    backend_->for_each(out.size(), detail::PeerReduction<T>{from, to, reduction});
   }
+
+  int world_rank(int rank) const { return threads_.world_rank(rank); }
 
   /// Every rank reduces its share into the outputs of all ranks.
   template <class T>
   void move(const Call& call, const moves::AllReduce<T>& m) {
-    exchange(call, m, [&](OfAll<moves::AllReduce<T>> all) {
+    together(call, m, [&](OfAll<moves::AllReduce<T>> all) {
       const std::size_t first = m.in.size() * index(rank()) / index(size());
       const std::size_t end = m.in.size() * (index(rank()) + 1) / index(size());
+      detail::PeerPointers<const T> inputs;
       detail::PeerPointers<T> outputs;
-      for (const auto* one : all) outputs.add(one->out.data() + first);
-      backend_->for_each(end - first,
-                         detail::PeerReduction<T>{inputs<T>(all, first), outputs, m.reduction});
+      for (const auto* one : all) {
+        inputs.add(one->in.data() + first);
+        outputs.add(one->out.data() + first);
+      }
+      backend_->for_each(end - first, detail::PeerReduction<T>{inputs, outputs, m.reduction});
     });
-  }
-
-  template <class T>
-  void move(const Call& call, const moves::AllGather<T>& m) {
-    exchange(call, m, [&](OfAll<moves::AllGather<T>> all) { collect(all, m.counts, m.out); });
-  }
-
-  template <class T>
-  void move(const Call& call, const moves::ReduceScatter<T>& m) {
-    exchange(call, m, [&](OfAll<moves::ReduceScatter<T>> all) {
-      const std::size_t begin = detail::offset(m.counts, rank());
-      detail::PeerPointers<T> mine;
-      mine.add(m.out.data());
-      backend_->for_each(m.out.size(),
-                         detail::PeerReduction<T>{inputs<T>(all, begin), mine, m.reduction});
-    });
-  }
-
-  template <class T>
-  void move(const Call& call, const moves::Broadcast<T>& m) {
-    exchange(call, m, [&](OfAll<moves::Broadcast<T>> all) {
-      copy<T>(all[index(m.root)]->out.data(), m.out);
-    });
-  }
-
-  template <class T>
-  void move(const Call& call, const moves::Gather<T>& m) {
-    exchange(call, m, [&](OfAll<moves::Gather<T>> all) {
-      if (rank() == m.root) collect(all, m.counts, m.out);
-    });
-  }
-
-  template <class T>
-  void move(const Call& call, const moves::Scatter<T>& m) {
-    exchange(call, m, [&](OfAll<moves::Scatter<T>> all) {
-      const std::size_t begin = detail::offset(m.counts, rank());
-      if (!m.out.empty()) copy(all[index(m.root)]->in.data() + begin, m.out);
-    });
-  }
-
-  template <class T>
-  void move(const Call& call, const moves::AllToAll<T>& m) {
-    std::optional<detail::BlockMismatch> mismatch;
-    exchange(call, m, [&](OfAll<moves::AllToAll<T>> all) {
-      mismatch = detail::first_block_mismatch(all);
-      for (std::size_t r = 0, begin = 0; !mismatch && r < all.size(); begin += m.received[r++])
-        copy(all[r]->in.data() + detail::offset(all[r]->sent, rank()),
-             m.out.subspan(begin, m.received[r]));
-    });
-    if (!mismatch) return;
-    const auto name = [&](std::size_t rank) { return threads_.world_rank(static_cast<int>(rank)); };
-    throw collective_error(detail::describe_block_mismatch(*mismatch, name));
   }
 
   template <class T>
@@ -274,13 +231,8 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
     if (!accepted) refuse_message(call, sent);
   }
 
-  void move(const Call& call, const moves::Barrier& m) {
-    exchange(call, m, [](OfAll<moves::Barrier>) {});
-  }
-
   [[noreturn]] void refuse_message(const Call& call, const Call& theirs) const {
-    detail::refuse_message(threads_.world_rank(rank()), call, threads_.world_rank(call.root),
-                           theirs);
+    detail::refuse_message(world_rank(rank()), call, world_rank(call.root), theirs);
   }
 
   ThreadCommunicator threads_;

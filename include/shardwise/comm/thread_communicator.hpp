@@ -5,21 +5,18 @@
 #include <array>
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/collectives.hpp"
-#include "shardwise/comm/detail/block_mismatch.hpp"
-#include "shardwise/comm/detail/checks.hpp"
+#include "shardwise/comm/detail/peer_moves.hpp"
 #include "shardwise/comm/detail/thread_group.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/ordered_sum.hpp"
 #include "shardwise/comm/reads_peers.hpp"
 #include "shardwise/core/compiled.hpp"
-#include "shardwise/core/error.hpp"
 
 namespace shardwise {
 
@@ -41,7 +38,7 @@ namespace shardwise {
 /// Per rank and for n bytes on each, an all_reduce reads and writes 2n; everything else copies each
 /// element once, directly from the memory of one rank to that of the other. Data of at most 2 KiB
 /// is copied once more, which saves the second of two waits.
-class ThreadCommunicator : public Collectives<ThreadCommunicator> {
+class ThreadCommunicator : public detail::PeerMoves<ThreadCommunicator> {
  public:
   /// Rank `rank` of `group`; run_ranks makes both.
   ThreadCommunicator(std::shared_ptr<detail::ThreadGroup> group, int rank)
@@ -104,7 +101,9 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
 
  private:
   friend Collectives<ThreadCommunicator>;
+  friend PeerMoves;
   using Epoch = detail::Epoch;
+  using PeerMoves::move;
 
   template <class T>
   void move(const Call& call, const moves::AllReduce<T>& m) {
@@ -112,66 +111,10 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
                      [&](const Epoch& epoch) noexcept {
                        const auto inputs = group_->pointers<T>(rank_, epoch);
                        if (epoch[0].copied())
-                         ordered_sum<T>(inputs, 0, m.out.size(), std::array{m.out.data()},
-                                        m.reduction);
+                         sum(inputs, 0, m.out, m.reduction);
                        else
                          reduce_share<T>(epoch, inputs, m.in.size(), m.reduction);
                      });
-  }
-
-  template <class T>
-  void move(const Call& call, const moves::AllGather<T>& m) {
-    read_peers(call, m.in, [&](std::span<const T* const> blocks) noexcept {
-      collect(blocks, m.counts, m.out);
-    });
-  }
-
-  template <class T>
-  void move(const Call& call, const moves::ReduceScatter<T>& m) {
-    const std::size_t begin = detail::offset(m.counts, rank_);
-    read_peers(call, m.in, [&](std::span<const T* const> inputs) noexcept {
-      ordered_sum<T>(inputs, begin, m.out.size(), std::array{m.out.data()}, m.reduction);
-    });
-  }
-
-  template <class T>
-  void move(const Call& call, const moves::Broadcast<T>& m) {
-    const bool is_root = rank_ == m.root;
-    read_peers(call, is_root ? m.out : std::span<T>(), [&](std::span<const T* const> all) noexcept {
-      if (!is_root) copy(all[index(m.root)], m.out);
-    });
-  }
-
-  template <class T>
-  void move(const Call& call, const moves::Gather<T>& m) {
-    read_peers(call, m.in, [&](std::span<const T* const> blocks) noexcept {
-      if (rank_ == m.root) collect(blocks, m.counts, m.out);
-    });
-  }
-
-  template <class T>
-  void move(const Call& call, const moves::Scatter<T>& m) {
-    const std::size_t begin = detail::offset(m.counts, rank_);
-    read_peers(call, rank_ == m.root ? m.in : std::span<const T>(),
-               [&](std::span<const T* const> all) noexcept {
-                 if (!m.out.empty()) copy(all[index(m.root)] + begin, m.out);
-               });
-  }
-
-  /// Counts differ from rank to rank, so all ranks compare them here.
-  template <class T>
-  void move(const Call& call, const moves::AllToAll<T>& m) {
-    std::optional<detail::BlockMismatch> mismatch;
-    together(call, m, [&](std::span<const moves::AllToAll<T>* const> all) noexcept {
-      mismatch = detail::first_block_mismatch(all);
-      for (std::size_t r = 0, begin = 0; !mismatch && r < all.size(); begin += m.received[r++])
-        if (m.received[r] != 0)
-          copy(all[r]->in.data() + detail::offset(all[r]->sent, rank_),
-               m.out.subspan(begin, m.received[r]));
-    });
-    if (!mismatch) return;
-    const auto name = [&](std::size_t rank) { return world_rank(static_cast<int>(rank)); };
-    throw collective_error(detail::describe_block_mismatch(*mismatch, name));
   }
 
   template <class T>
@@ -184,11 +127,10 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
     group_->receive(rank_, call, std::as_writable_bytes(m.out));
   }
 
-  void move(const Call& call, const moves::Barrier&) {
-    group_->exchange(rank_, call, {}, [](const Epoch&) noexcept {});
+  template <class T, class F>
+  void with_peers(const Call& call, std::span<const T> mine, const F& f) {
+    read_peers(call, mine, [&](std::span<const T* const> all) noexcept { f(all); });
   }
-
-  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
   template <class T>
   static void copy(const T* from, std::span<T> to) noexcept {
@@ -196,10 +138,9 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
   }
 
   template <class T>
-  static void collect(std::span<const T* const> blocks, moves::Counts counts,
-                      std::span<T> out) noexcept {
-    for (std::size_t r = 0, begin = 0; r < blocks.size(); begin += counts[r++])
-      if (counts[r] != 0) copy(blocks[r], out.subspan(begin, counts[r]));
+  static void sum(std::span<const T* const> inputs, std::size_t first, std::span<T> out,
+                  Reduction reduction) noexcept {
+    ordered_sum<T>(inputs, first, out.size(), std::array{out.data()}, reduction);
   }
 
   /// Reduces this rank's share of `elements`, in whole cache lines, into the output of every rank.
