@@ -18,7 +18,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -35,10 +34,8 @@
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
-#include "shardwise/model/prefetched_parameters.hpp"
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/train/cross_entropy.hpp"
-#include "shardwise/train/overlapped_sums.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
 #include "support/on_threads.hpp"
@@ -148,12 +145,11 @@ template <class Ranks>
 struct Trained {
   using Model = sw::Model<Net, sw::Context<float, sw::OneDnn, Ranks>>;
 
-  explicit Trained(Ranks& ranks, sw::Keep keep = sw::Keep::whole)
-      : model(ranks, sw::Seed{1}, keep),
+  explicit Trained(Ranks& ranks, const sw::ModelOptions& options = {})
+      : model(ranks, sw::Seed{1}, options),
         x({{sw::Axis::batch, rows}, {sw::Axis::feature, features}}, ranks.place()),
         labels({{sw::Axis::batch, rows}}, sw::place_for<sw::Invariant>(ranks.place())) {
     model.set_bucket_bytes(bucket_bytes);
-    if (!cuts_gradients(keep)) sums.emplace(model);
     const auto values = bench::random_values<float>(
         x.size(), static_cast<unsigned>(ranks.place()[sw::MeshAxis::data].rank));
     std::copy(values.begin(), values.end(), x.data());
@@ -161,14 +157,11 @@ struct Trained {
       labels[i] = static_cast<std::int32_t>(i % features);
   }
 
-  void step(sw::detail::SumsMeanwhile* overlap = nullptr) {
-    train_step(model, x.view(), labels.view(), sw::CrossEntropy{}, optimizer, {.overlap = overlap});
-  }
+  void step() { train_step(model, x.view(), labels.view(), sw::CrossEntropy{}, optimizer); }
   std::vector<float> values() { return {model.values().begin(), model.values().end()}; }
 
   Model model;
   sw::Optimizer<sw::Sgd, Model> optimizer{model, sw::Sgd{.learning_rate = 1e-3}};
-  std::optional<sw::OverlappedSums<Model>> sums{};
   sw::Tensor<float, sw::SamplesOverMesh<sw::Invariant>> x;
   sw::Tensor<std::int32_t, sw::Invariant> labels;
 };
@@ -186,7 +179,7 @@ template <class Inner, class Ranks>
 void require_equal(Inner& world, Trained<Ranks>& plain, Trained<Ranks>& over) {
   for (int i = 0; i < 3; ++i) {
     plain.step();
-    over.step(&*over.sums);
+    over.step();
   }
   bench::require_on_all(world, plain.values() == over.values(), "sums in backward");
 }
@@ -202,12 +195,12 @@ double seconds_per_byte(Inner& world, const bench::Run& step, std::size_t bytes)
 template <class Inner>
 std::vector<bench::Timing> at_once(Inner& world, int rounds) {
   sw::MeshRanks<Inner> ranks(world, {.data = 2});
-  Trained<sw::MeshRanks<Inner>> plain(ranks), over(ranks);
+  Trained<sw::MeshRanks<Inner>> plain(ranks), over(ranks, {.sums_meanwhile = true});
   require_equal(world, plain, over);
-  return bench::interleave(world,
-                           {{"sums after backward", [&] { plain.step(); }},
-                            {"sums in backward", [&] { over.step(&*over.sums); }}},
-                           rounds, 1e-3);
+  return bench::interleave(
+      world,
+      {{"sums after backward", [&] { plain.step(); }}, {"sums in backward", [&] { over.step(); }}},
+      rounds, 1e-3);
 }
 
 template <class Inner>
@@ -215,26 +208,26 @@ std::vector<bench::Timing> over_line(Inner& world, int rounds) {
   using Ranks = sw::MeshRanks<OverLine<Inner>>;
   Ranks ranks(OverLine<Inner>(world), {.data = 2});
   Line& line = ranks.line();
-  Trained<Ranks> plain(ranks), over(ranks);
+  Trained<Ranks> plain(ranks), over(ranks, {.sums_meanwhile = true});
   require_equal(world, plain, over);
 
   line.leaves_out = true;
   const std::size_t bytes = plain.model.values().size_bytes();
   const double slow = seconds_per_byte(
       world, [&] { plain.step(); }, bytes);
-  const auto with = [&](bool leaves_out, double time, sw::detail::SumsMeanwhile* sums) {
-    return [&, leaves_out, time, sums] {
+  const auto with = [&](bool leaves_out, double time, Trained<Ranks>& trained) {
+    return [&line, &trained, leaves_out, time] {
       line.leaves_out = leaves_out;
       line.seconds_per_byte = time;
-      (sums == nullptr ? plain : over).step(sums);
+      trained.step();
     };
   };
   const std::vector<std::string> names{"without sums", "sums", "sums in backward",
                                        "sums over the line", "in backward, over the line"};
   const auto times =
       bench::in_turns(world,
-                      {with(true, 0, nullptr), with(false, 0, nullptr), with(false, 0, &*over.sums),
-                       with(false, slow, nullptr), with(false, slow, &*over.sums)},
+                      {with(true, 0, plain), with(false, 0, plain), with(false, 0, over),
+                       with(false, slow, plain), with(false, slow, over)},
                       rounds, 1e-3);
   auto timings = bench::timings_of(names, times);
   const double line_takes = slow * static_cast<double>(bytes);
@@ -249,18 +242,17 @@ std::vector<bench::Timing> over_line(Inner& world, int rounds) {
   return timings;
 }
 
-/// What layers of a model with this Keep wait for, or what goes on beside layers: calls of an
-/// operation on all that a rank has, in so many passes. make(model) makes who does the latter.
-template <class Inner, class Make>
-std::vector<bench::Timing> shares_over_line(Inner& world, sw::Keep keep, sw::Operation operation,
-                                            std::size_t passes, const std::string& name, int rounds,
-                                            Make make) {
+/// What layers of a model with the Keep of these options wait for, or with all of them what goes on
+/// beside layers: calls of an operation on all that a rank has, in so many passes.
+template <class Inner>
+std::vector<bench::Timing> shares_over_line(Inner& world, const sw::ModelOptions& options,
+                                            sw::Operation operation, std::size_t passes,
+                                            const std::string& name, int rounds) {
   using Ranks = sw::MeshRanks<OverLine<Inner>>;
   Ranks ranks(OverLine<Inner>(world), {.data = 2});
   Line& line = ranks.line();
   line.operation = operation;
-  Trained<Ranks> plain(ranks, keep), beside(ranks, keep);
-  const auto made = make(beside.model);
+  Trained<Ranks> plain(ranks, {.keep = options.keep}), beside(ranks, options);
   for (int i = 0; i < 3; ++i) {
     plain.step();
     beside.step();
@@ -306,15 +298,13 @@ int main(int argc, char** argv) {
     if (processes.size() == 2) {
       program.add("processes", [&] { return over_line(processes, program.rounds()); });
       program.add("processes/gathers", [&] {
-        return shares_over_line(processes, sw::Keep::all_over_data, sw::Operation::all_gather, 2,
-                                "gathers", program.rounds(),
-                                [](auto& model) { return sw::PrefetchedParameters(model, 1); });
+        return shares_over_line(processes, {.keep = sw::Keep::all_over_data, .layers_ahead = 1},
+                                sw::Operation::all_gather, 2, "gathers", program.rounds());
       });
       program.add("processes/sums of shares", [&] {
-        return shares_over_line(processes, sw::Keep::gradients_over_data,
-                                sw::Operation::reduce_scatter, 1, "sums of shares",
-                                program.rounds(),
-                                [](auto& model) { return sw::OverlappedSums(model); });
+        return shares_over_line(
+            processes, {.keep = sw::Keep::gradients_over_data, .sums_meanwhile = true},
+            sw::Operation::reduce_scatter, 1, "sums of shares", program.rounds());
       });
     } else {
       program.add("threads", [&] {

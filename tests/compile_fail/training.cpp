@@ -8,10 +8,8 @@
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
-#include "shardwise/model/prefetched_parameters.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
-#include "shardwise/train/overlapped_sums.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
 
@@ -57,14 +55,6 @@ using Ending = Sharded<Axis::batch>;
 
 using BatchEnds = Ends<Sharded<Axis::batch>, Ending>;
 using Net = Model<Linear<split::none, 8, 4>, Context<float, Reference, SingleRank>, BatchEnds, Use>;
-
-#if CASE == 10  // expect: OverlappedSums sums over the ranks of a mesh that have other samples, and
-OverlappedSums<Net> sums_of(Net& model) { return OverlappedSums<Net>(model); }
-#endif
-
-#if CASE == 11  // expect: PrefetchedParameters gathers over the ranks of a mesh along `data`, and
-PrefetchedParameters<Net> prefetched_by(Net& model) { return PrefetchedParameters<Net>(model); }
-#endif
 
 #if CASE != 3
 double step(Net& model, Net::input_view x, const Labels& labels) {

@@ -278,7 +278,8 @@ inline const Shape seven_rows{
 Trained trained(Ranks& ranks, Keep keep = Keep::whole) {
   const MeshPlace& place = ranks.place();
   using Net = Model<Windows, OnMesh, OfImages, TrainWithInputGradient>;
-  Net model(Windows{}, ranks, Seed{5}, seven_rows, cuts_gradients(keep) ? keep : Keep::whole);
+  Net model(Windows{}, ranks, Seed{5}, seven_rows,
+            {.keep = cuts_gradients(keep) ? keep : Keep::whole});
   Optimizer optimizer(model, Sgd{.learning_rate = 0.05, .momentum = 0.9}, keep);
   Shape few = seven_rows;
   few[0].units = 2;

@@ -525,7 +525,7 @@ TEST_CASE(
   const auto told = [](const mesh& sizes, int rank, std::string_view changed,
                        Keep keep = Keep::whole) {
     return told_on_mesh(sizes, [&](Ranks& ranks) {
-      Mlp model(ranks, Seed{5}, keep);
+      Mlp model(ranks, Seed{5}, {.keep = keep});
       clear_calls(ranks);
       compare_held(model);
       if (sizes.replica > 1) CHECK(ranks.along(data).log().empty());  // nothing is gathered

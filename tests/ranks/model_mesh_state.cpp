@@ -87,7 +87,7 @@ struct Trainer {
   Trainer(Ranks& on, const Rule& rule, Keep keep, const Shape& shape)
       : ranks(on),
         in(shape),
-        model(typename M::architecture{}, on, Seed{5}, shape, keep),
+        model(typename M::architecture{}, on, Seed{5}, shape, {.keep = keep}),
         optimizer(model, rule) {}
 
   /// Adds the loss and the norm to `told`.
@@ -213,7 +213,7 @@ void train_with_shares(Ranks& ranks) {
 
 // begin: gradients
 void train_with_shares_of_gradients(Ranks& ranks) {
-  Network model(Convolutional{}, ranks, Seed{1}, images, Keep::gradients_over_data);
+  Network model(Convolutional{}, ranks, Seed{1}, images, {.keep = Keep::gradients_over_data});
   Optimizer optimizer(model, AdamW{});
   Step step(optimizer, 2 * 7);
   for (const std::int64_t batch : {20, 21}) {
@@ -226,7 +226,7 @@ void train_with_shares_of_gradients(Ranks& ranks) {
 
 // begin: all
 void train_with_stored_shares(Ranks& ranks) {
-  Network model(Convolutional{}, ranks, Seed{1}, images, Keep::all_over_data);
+  Network model(Convolutional{}, ranks, Seed{1}, images, {.keep = Keep::all_over_data});
   Optimizer optimizer(model, AdamW{});
   const auto x = made<Whole>(20, images, ranks.place());
   train_step(model, x.view(), labels(7, 0, ranks.place()).view(), CrossEntropy{}, optimizer);
@@ -422,7 +422,7 @@ TEST_CASE("a NaN in any group of one rank's gradients skips the step on all rank
   on_mesh({.replica = 2, .data = 2, .tensor = 2}, [](Ranks& ranks) {
     for (const Keep keep : keeps) {
       LossScaler scaler{DynamicLossScale{}};
-      Network model(Convolutional{}, ranks, Seed{5}, images, keep);
+      Network model(Convolutional{}, ranks, Seed{5}, images, {.keep = keep});
       Optimizer optimizer(model, AdamW{});
       const auto before = values_of(model);
       for (const detail::Holding holding :
@@ -479,7 +479,7 @@ TEST_CASE("a query and a description tell the bytes that a rank allocates for it
     CAPTURE(to_string(sizes));
     on_mesh(sizes, [](Ranks& ranks) {
       for (const Keep keep : keeps) {
-        Half model(ranks, Seed{1}, keep);
+        Half model(ranks, Seed{1}, {.keep = keep});
         const std::size_t lent = model.run().pool.lent();
         const StateMemory asked = state_of_rank<Half::ends, Mixed>(model.layers(), ranks.place(),
                                                                    rows, AdamW{}.moments(), keep);
@@ -617,7 +617,7 @@ TEST_CASE("ranks that are to keep different things are all told") {
 TEST_CASE("an optimizer of a model that stores shares can keep nothing else") {
   on_mesh({.data = 2}, [](Ranks& ranks) {
     const auto check = [&](Keep keep, Keep other) {
-      Half model(ranks, Seed{1}, keep);
+      Half model(ranks, Seed{1}, {.keep = keep});
       check_mentions(message_of<argument_error>([&] { Optimizer(model, AdamW{}, other); }),
                      {"Optimizer: " + to_string(other), "made with " + to_string(keep),
                       "Give the Keep to the Model"});
@@ -636,8 +636,9 @@ TEST_CASE("a model that is on no mesh keeps all of its moments") {
       message_of<argument_error>([&] { Optimizer(model, AdamW{}, Keep::state_over_data); }),
       {"Optimizer: Keep::state_over_data", "on no mesh", "MeshRanks"});
   using Narrow_ = decltype(model);
-  check_mentions(message_of<argument_error>([&] { Narrow_(one, Seed{1}, Keep::all_over_data); }),
-                 {"Model: Keep::all_over_data", "on no mesh", "MeshRanks"});
+  check_mentions(
+      message_of<argument_error>([&] { Narrow_(one, Seed{1}, {.keep = Keep::all_over_data}); }),
+      {"Model: Keep::all_over_data", "on no mesh", "MeshRanks"});
   check_mentions(message_of<argument_error>([&] { describe(model, rows, Keep::state_over_data); }),
                  {"plan: Keep::state_over_data", "on no mesh", "MeshRanks"});
 }

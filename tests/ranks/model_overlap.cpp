@@ -16,7 +16,6 @@
 #include "ranks/model_mesh.hpp"
 #include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/testing/calls.hpp"
-#include "shardwise/train/overlapped_sums.hpp"
 #include "support/late_ranks.hpp"
 #include "support/messages.hpp"
 
@@ -54,11 +53,13 @@ template <class P, class Rule, class C>
 struct Trainer {
   using M = Model<Deep, Context<P, Reference, MeshRanks<C>>>;
 
-  Trainer(MeshRanks<C>& on, const Rule& rule, Keep keep, std::size_t bucket_bytes)
+  Trainer(MeshRanks<C>& on, const Rule& rule, Keep keep, std::size_t bucket_bytes,
+          bool sums_meanwhile = false)
       : ranks(on),
-        model(on, Seed{5}, cuts_gradients(keep) ? keep : Keep::whole),
-        optimizer(model, rule, keep),
-        sums(model) {
+        model(
+            on, Seed{5},
+            {.keep = cuts_gradients(keep) ? keep : Keep::whole, .sums_meanwhile = sums_meanwhile}),
+        optimizer(model, rule, keep) {
     model.set_bucket_bytes(bucket_bytes);
   }
 
@@ -75,7 +76,7 @@ struct Trainer {
         });
     told.push_back(step.add(x.view(), targets.view(), CrossEntropy{}));
   }
-  void step(std::size_t batches, const StepOptions& options) {
+  void step(std::size_t batches, const StepOptions& options = {}) {
     std::size_t samples = 0;
     for (std::size_t i = 0; i < batches; ++i) samples += sizes_of_batches[i];
     Step step(optimizer, samples, options);
@@ -91,7 +92,6 @@ struct Trainer {
   MeshRanks<C>& ranks;
   M model;
   Optimizer<Rule, M> optimizer;
-  OverlappedSums<M> sums;
   std::int64_t number = 20;
   Numbers told{};
 };
@@ -113,17 +113,15 @@ void check_bits(const Rule& rule, Keep keep, bool scales) {
   for (const mesh& sizes : overlap_meshes) {
     CAPTURE(sizes);
     on_late_mesh<Beginning>(sizes, [&](auto& ranks) {
-      Trainer<P, Rule, Beginning> plain(ranks, rule, keep, 100), over(ranks, rule, keep, 100);
-      plain.model.run().reducer = nullptr;
+      Trainer<P, Rule, Beginning> plain(ranks, rule, keep, 100), over(ranks, rule, keep, 100, true);
       const DynamicLossScale too_large{.initial = 1 << 20, .interval = 2};
       LossScaler of_plain(too_large), of_over(too_large);
-      StepOptions options{.clip_norm = 0.5}, overlapping{.clip_norm = 0.5};
-      if (scales) options.scaler = &of_plain, overlapping.scaler = &of_over;
-      overlapping.overlap = &over.sums;
+      StepOptions options{.clip_norm = 0.5}, of_overlapping{.clip_norm = 0.5};
+      if (scales) options.scaler = &of_plain, of_overlapping.scaler = &of_over;
       for (const std::size_t batches : {1U, 3U, 5U, 1U}) {
         plain.step(batches, options);
         CHECK(late.begun == 0);
-        over.step(batches, overlapping);
+        over.step(batches, of_overlapping);
         CHECK((late.begun > 2) == (detail::sample_ranks(sizes) > 1));
         CHECK(late.touched == 0);
         late = {};
@@ -139,14 +137,12 @@ using Net = Model<Deep, Context<double, Reference, Ranks>>;
 
 // begin: train
 void train(Ranks& ranks, std::span<const Numbers> batches) {
-  Net model(ranks, Seed{1});
+  Net model(ranks, Seed{1}, {.sums_meanwhile = true});
   Optimizer optimizer(model, AdamW{});
-  OverlappedSums sums(model);
   for (const Numbers& batch : batches) {
     const View<const double, Whole> x(batch.data(), {{Axis::batch, 4}, {Axis::feature, 6}},
                                       ranks.place());
-    train_step(model, x, labels(4, 0, ranks.place()).view(), CrossEntropy{}, optimizer,
-               {.overlap = &sums});
+    train_step(model, x, labels(4, 0, ranks.place()).view(), CrossEntropy{}, optimizer);
   }
 }
 // end: train
@@ -174,10 +170,10 @@ TEST_CASE("the sums of one layer are under way while the layer before it goes ba
   // Dropout, the two layers of the block that runs forward again, these two backward, Gelu and
   // Owns.
   on_late_mesh<Beginning>({.data = 2}, [](auto& ranks) {
-    Trainer<Mixed, Sgd, Beginning> trainer(ranks, Sgd{}, Keep::gradients_over_data, 100);
+    Trainer<Mixed, Sgd, Beginning> trainer(ranks, Sgd{}, Keep::gradients_over_data, 100, true);
     for (const std::size_t batches : {1U, 3U}) {
       late = {};
-      trainer.step(batches, {.overlap = &trainer.sums});
+      trainer.step(batches);
       CHECK(late.begun == 5 * 2 * static_cast<int>(batches));
       CHECK(late.progressed == 8 * 2 * static_cast<int>(batches));
       CHECK(late.most == 2);
@@ -194,10 +190,10 @@ TEST_CASE("sums are under way while other layers go backward, each as soon as it
   // in Borrows, 4 in the row-parallel layer, 5 in the column-parallel layer, and 4 in Owns. Each
   // layer but Borrows lets those go on that have begun before it.
   on_late_mesh<Beginning>({.data = 2}, [](auto& ranks) {
-    Trainer<double, Sgd, Beginning> trainer(ranks, Sgd{}, Keep::whole, 100);
+    Trainer<double, Sgd, Beginning> trainer(ranks, Sgd{}, Keep::whole, 100, true);
     for (const std::size_t batches : {1U, 3U}) {
       late = {};
-      trainer.step(batches, {.overlap = &trainer.sums});
+      trainer.step(batches);
       CHECK(late.begun == 2 + 4 + 5 + 4);
       CHECK(late.progressed == 2 + 6 + 11);
       CHECK(late.touched == 0);
@@ -211,9 +207,9 @@ TEST_CASE("the sum along a second axis begins when the next layer has gone backw
   // Owns, and the last 4 at the end. Those that are along the second axis already are let go on.
   for (const Keep keep : {Keep::whole, Keep::state_over_data})
     on_late_mesh<Beginning>({.replica = 2, .data = 2}, [&](auto& ranks) {
-      Trainer<double, Sgd, Beginning> trainer(ranks, Sgd{}, keep, 100);
+      Trainer<double, Sgd, Beginning> trainer(ranks, Sgd{}, keep, 100, true);
       late = {};
-      trainer.step(3, {.overlap = &trainer.sums});
+      trainer.step(3);
       CHECK(late.begun == 2 * (2 + 4 + 5 + 4));
       CHECK(late.progressed == 2 + 6);
       CHECK(late.touched == 0);
@@ -225,11 +221,11 @@ TEST_CASE("ranks that add themselves make the same calls in another order") {
     CAPTURE(in_shares);
     on_mesh({.replica = 2, .data = 2}, [&](Ranks& ranks) {
       using On = Trainer<double, Sgd, Counting>;
-      On plain(ranks, Sgd{}, Keep::whole, 100), over(ranks, Sgd{}, Keep::whole, 100);
-      const auto calls_of = [&](On& trainer, detail::SumsMeanwhile* sums) {
+      On plain(ranks, Sgd{}, Keep::whole, 100), over(ranks, Sgd{}, Keep::whole, 100, true);
+      const auto calls_of = [&](On& trainer) {
         trainer.model.set_sums_in_shares(in_shares);
         for (const MeshAxis axis : {data, replica}) ranks.along(axis).clear();
-        trainer.step(3, {.overlap = sums});
+        trainer.step(3);
         std::vector<std::pair<int, std::size_t>> calls;
         for (const MeshAxis axis : {data, replica})
           for (const CountedCall& call : ranks.along(axis).log())
@@ -238,9 +234,9 @@ TEST_CASE("ranks that add themselves make the same calls in another order") {
         std::ranges::sort(calls);
         return calls;
       };
-      const auto calls = calls_of(plain, nullptr);
+      const auto calls = calls_of(plain);
       CHECK(calls.size() > 30);
-      CHECK(calls_of(over, &over.sums) == calls);
+      CHECK(calls_of(over) == calls);
       CHECK(over.told == plain.told);
       CHECK(over.values() == plain.values());
     });
@@ -249,8 +245,8 @@ TEST_CASE("ranks that add themselves make the same calls in another order") {
 
 TEST_CASE("the sums of a rank's share are planned, and half as many bytes as whole sums") {
   const Shape in = shape_of(7);
-  const auto settle_of = [&](auto& trainer, detail::SumsMeanwhile* sums, Keep keep) {
-    return plan_step(trainer.model, {in}, CrossEntropy{}, {.overlap = sums}, keep).settle;
+  const auto settle_of = [&](auto& trainer, Keep keep) {
+    return plan_step(trainer.model, {in}, CrossEntropy{}, {}, keep).settle;
   };
   for (const mesh& sizes : {mesh{.data = 3}, mesh{.replica = 2, .data = 2, .tensor = 2}}) {
     CAPTURE(sizes);
@@ -259,11 +255,12 @@ TEST_CASE("the sums of a rank's share are planned, and half as many bytes as who
     const std::size_t bucket_bytes = sizes.tensor > 1 ? default_bucket_bytes : 90;
     on_mesh(sizes, [&](Ranks& ranks) {
       using On = Trainer<double, Sgd, Counting>;
-      On cut(ranks, Sgd{}, Keep::state_over_data, bucket_bytes);
+      On cut(ranks, Sgd{}, Keep::state_over_data, bucket_bytes, true);
+      const On plain(ranks, Sgd{}, Keep::state_over_data, bucket_bytes);
       for (const bool in_shares : {false, true}) {
         cut.model.set_sums_in_shares(in_shares);
         for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
-        const StepOptions options{.clip_norm = 0.5, .overlap = &cut.sums};
+        const StepOptions options{.clip_norm = 0.5};
         cut.step(1, options);
         const Plan plan =
             plan_step(cut.model, {in}, CrossEntropy{}, options, Keep::state_over_data);
@@ -285,13 +282,13 @@ TEST_CASE("the sums of a rank's share are planned, and half as many bytes as who
         }
       }
       cut.model.set_sums_in_shares(false);
-      const collectives whole = settle_of(cut, nullptr, Keep::whole);
-      CHECK(settle_of(cut, &cut.sums, Keep::whole) == whole);
-      const collectives of_share = settle_of(cut, &cut.sums, Keep::state_over_data);
+      const collectives whole = settle_of(plain, Keep::whole);
+      CHECK(settle_of(cut, Keep::whole) == whole);
+      const collectives of_share = settle_of(cut, Keep::state_over_data);
       if (sizes.data == 3)
         CHECK(2 * of_share.bytes_sent(sizes) == whole.bytes_sent(sizes));
       else
-        CHECK(of_share.size() == settle_of(cut, nullptr, Keep::state_over_data).size());
+        CHECK(of_share.size() == settle_of(plain, Keep::state_over_data).size());
     });
   }
 }
@@ -299,9 +296,9 @@ TEST_CASE("the sums of a rank's share are planned, and half as many bytes as who
 TEST_CASE("gradients that are settled before the end of a step are whole on every rank") {
   on_late_mesh<Beginning>({.data = 3, .tensor = 2}, [](auto& ranks) {
     using On = Trainer<Mixed, Sgd, Beginning>;
-    On plain(ranks, Sgd{}, Keep::whole, 100), over(ranks, Sgd{}, Keep::state_over_data, 100);
-    const auto gradients_of = [](On& trainer, detail::SumsMeanwhile* sums) {
-      Step step(trainer.optimizer, 7, {.overlap = sums});
+    On plain(ranks, Sgd{}, Keep::whole, 100), over(ranks, Sgd{}, Keep::state_over_data, 100, true);
+    const auto gradients_of = [](On& trainer) {
+      Step step(trainer.optimizer, 7);
       trainer.add(step, 7);
       trainer.model.settle_gradients();
       const auto gradients = trainer.model.run().parameters.gradients();
@@ -310,7 +307,7 @@ TEST_CASE("gradients that are settled before the end of a step are whole on ever
       step.finish();
       return all;
     };
-    CHECK(gradients_of(over, &over.sums) == gradients_of(plain, nullptr));
+    CHECK(gradients_of(over) == gradients_of(plain));
     CHECK(over.told == plain.told);
     CHECK(over.values() == plain.values());
   });
@@ -319,26 +316,25 @@ TEST_CASE("gradients that are settled before the end of a step are whole on ever
 TEST_CASE("a step that fails leaves no sum under way") {
   on_late_mesh<Beginning>({.data = 2}, [](auto& ranks) {
     Trainer<double, Sgd, Beginning> plain(ranks, Sgd{}, Keep::whole, 100);
-    Trainer<double, Sgd, Beginning> over(ranks, Sgd{}, Keep::whole, 100);
-    const StepOptions overlapping{.overlap = &over.sums};
+    Trainer<double, Sgd, Beginning> over(ranks, Sgd{}, Keep::whole, 100, true);
     const auto check_three_batches = [&] {
       over.number = plain.number;
       over.told.clear();
       plain.told.clear();
-      over.step(3, overlapping);
-      plain.step(3, {});
+      over.step(3);
+      plain.step(3);
       CHECK(over.told == plain.told);
       CHECK(over.values() == plain.values());
     };
     {
-      Step step(over.optimizer, 11, overlapping);
+      Step step(over.optimizer, 11);
       over.add(step, 7);
       CHECK_THROWS_AS(over.add(step, 4, std::numeric_limits<double>::infinity()), numeric_error);
       CHECK(late.begun == 0);
     }
     check_three_batches();
     {
-      Step step(over.optimizer, 7, overlapping);
+      Step step(over.optimizer, 7);
       over.add(step, 7);
       const Tensor<double, Whole> x({{Axis::batch, 2}, {Axis::feature, 6}}, ranks.place());
       const Tensor<double, dual_t<Whole>> dy({{Axis::batch, 2}, {Axis::feature, 5}}, ranks.place());
@@ -350,7 +346,7 @@ TEST_CASE("a step that fails leaves no sum under way") {
     {
       const Tensor<double, Whole> x({{Axis::batch, 2}, {Axis::feature, 6}}, ranks.place());
       const Tensor<double, dual_t<Whole>> dy({{Axis::batch, 2}, {Axis::feature, 5}}, ranks.place());
-      Step step(over.optimizer, 7, overlapping);
+      Step step(over.optimizer, 7);
       over.model.reserve_flights(2);
       over.model.forward(x.view(), {.flight = Flight{1}});
       over.model.backward_input(dy.view(), Flight{1});
@@ -361,10 +357,6 @@ TEST_CASE("a step that fails leaves no sum under way") {
     }
     check_three_batches();
     CHECK(late.touched == 0);
-
-    const std::string message =
-        message_of<argument_error>([&] { Step step(plain.optimizer, 7, overlapping); });
-    check_mentions(message, {"Step: its option overlap is of another model"});
   });
 }
 

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <iterator>
 #include <map>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -15,8 +14,6 @@
 #include <vector>
 
 #include "ranks/model_mesh.hpp"
-#include "shardwise/model/prefetched_parameters.hpp"
-#include "shardwise/train/overlapped_sums.hpp"
 #include "support/count_allocations.hpp"
 #include "support/late_ranks.hpp"
 #include "support/messages.hpp"
@@ -61,8 +58,8 @@ using M = Model<Deep, Context<double, Reference, LateRanks, Noted>>;
 constexpr std::size_t sizes_of_batches[] = {7, 4, 1, 2, 5};
 
 struct Trainer {
-  explicit Trainer(LateRanks& on, Keep keep = Keep::all_over_data)
-      : ranks(on), model(on, Seed{5}, keep) {}
+  explicit Trainer(LateRanks& on, const ModelOptions& options = {.keep = Keep::all_over_data})
+      : ranks(on), model(on, Seed{5}, options) {}
 
   Tensor<double, Whole> input(std::size_t samples) {
     return made<Whole>(++number, {{Axis::batch, samples}, {Axis::feature, 6}}, ranks.place());
@@ -173,8 +170,7 @@ using Plain = Model<Sequential<Linear<split::none, 6, 6>, Linear<split::none, 6,
 // begin: train
 template <class M, class Ranks>
 void train(Ranks& ranks, std::span<const Numbers> batches) {
-  M model(ranks, Seed{1}, Keep::all_over_data);
-  PrefetchedParameters prefetched(model);
+  M model(ranks, Seed{1}, {.keep = Keep::all_over_data, .layers_ahead = 1});
   Optimizer optimizer(model, AdamW{});
   for (const Numbers& batch : batches) {
     const View<const double, Whole> x(batch.data(), {{Axis::batch, 4}, {Axis::feature, 6}},
@@ -194,9 +190,8 @@ TEST_CASE("the bits are those of layers that gather for themselves") {
                                              {.replica = 2, .data = 2, .tensor = 2}}) {
     CAPTURE(sizes);
     on_late_mesh<Beginning>(sizes, [&](LateRanks& ranks) {
-      Trainer plain(ranks), near(ranks), far(ranks);
-      const PrefetchedParameters next(near.model), further(far.model, 3);
-      const OverlappedSums sums(far.model);
+      Trainer plain(ranks), near(ranks, {.keep = Keep::all_over_data, .layers_ahead = 1}),
+          far(ranks, {.keep = Keep::all_over_data, .sums_meanwhile = true, .layers_ahead = 3});
       for (const std::size_t batches : {1U, 3U, 5U}) {
         const auto calls = calls_of(ranks, [&] { plain.step(batches); });
         CHECK(late.begun == 0);
@@ -214,10 +209,9 @@ TEST_CASE("the bits are those of layers that gather for themselves") {
 
 TEST_CASE("while a layer runs, the next ones in its direction are gathered, as planned") {
   on_late_mesh<Beginning>({.data = 2}, [](LateRanks& ranks) {
-    Trainer trainer(ranks);
-    const Events planned = of_plan(trainer.model.plan(in_shape));
     const auto events_with = [&](std::size_t layers) {
-      const PrefetchedParameters prefetched(trainer.model, layers);
+      Trainer trainer(ranks, {.keep = Keep::all_over_data, .layers_ahead = layers});
+      const Events planned = of_plan(trainer.model.plan(in_shape));
       late.events.clear();
       Step step(trainer.optimizer, 7);
       step.add(trainer.input(7).view(), labels(7, 0, ranks.place()).view(), CrossEntropy{});
@@ -242,8 +236,8 @@ TEST_CASE("while a layer runs, the next ones in its direction are gathered, as p
                      {1},         {2},         {2, {1, 0}}, {1},      {0}}));
     CHECK(late.progressed > 0);
 
+    Trainer trainer(ranks, {.keep = Keep::all_over_data, .layers_ahead = 1});
     const auto x = trainer.input(3);
-    const PrefetchedParameters prefetched(trainer.model);
     late.events.clear();
     trainer.model.evaluate(x.view());
     CHECK(of_gathering_layers() == events_of({{0, {1}},
@@ -265,11 +259,8 @@ TEST_CASE("a rank needs memory for the parameters of one more layer, and allocat
     std::vector<std::size_t> most;  // bytes lent at a time
     for (const std::size_t layers : {0U, 1U, 2U, 1U}) {
       const bool overlaps = most.size() == 3;
-      Trainer trainer(ranks);
-      std::optional<PrefetchedParameters<M>> prefetched;
-      if (layers > 0) prefetched.emplace(trainer.model, layers);
-      std::optional<OverlappedSums<M>> sums;
-      if (overlaps) sums.emplace(trainer.model);
+      Trainer trainer(
+          ranks, {.keep = Keep::all_over_data, .sums_meanwhile = overlaps, .layers_ahead = layers});
       const auto x = trainer.input(1);
       const auto target = labels(1, 0, ranks.place());
       for (const MeshAxis axis : mesh_axes) ranks.along(axis).reserve(2000);
@@ -316,18 +307,17 @@ TEST_CASE("the program of the page trains, also on ranks that cannot begin a gat
   });
   on_mesh({.data = 2}, [&](Ranks& ranks) {
     train<Plain>(ranks, batches);
-    Plain model(ranks, Seed{1}, Keep::all_over_data);
-    const PrefetchedParameters prefetched(model);
+    Plain model(ranks, Seed{1}, {.keep = Keep::all_over_data, .layers_ahead = 1});
     CHECK(model.run().prefetcher == nullptr);  // so nothing is gathered ahead, and needs memory
   });
 }
 
 TEST_CASE("a pass that fails leaves nothing under way, and the model as before") {
   const auto check = [](LateRanks& ranks, Keep keep) {
-    Trainer plain(ranks, keep), near(ranks, keep);
-    std::optional<PrefetchedParameters<M>> prefetched;
-    if (cuts_parameters(keep)) prefetched.emplace(near.model);
-    const OverlappedSums sums(near.model);
+    Trainer plain(ranks, {.keep = keep});
+    Trainer near(
+        ranks,
+        {.keep = keep, .sums_meanwhile = true, .layers_ahead = cuts_parameters(keep) ? 1U : 0U});
     near.step(1);
     plain.step(1);
     std::ptrdiff_t places = 0;  // where a step of two batches, or the evaluation behind it, fails
@@ -353,8 +343,7 @@ TEST_CASE("a pass that fails leaves nothing under way, and the model as before")
 TEST_CASE("a rank that fails ends the others, also while they gather ahead") {
   const std::string message = message_of<error>([] {
     on_late_mesh<Beginning>({.data = 3}, [](LateRanks& ranks) {
-      Trainer trainer(ranks);
-      const PrefetchedParameters prefetched(trainer.model);
+      Trainer trainer(ranks, {.keep = Keep::all_over_data, .layers_ahead = 1});
       if (ranks.rank() == 1) layers_until_failure = 4;
       trainer.step(1);
     });
@@ -362,24 +351,25 @@ TEST_CASE("a rank that fails ends the others, also while they gather ahead") {
   check_mentions(message, {"a layer fails"});
 }
 
-TEST_CASE("what cannot be prefetched is refused on all ranks, and no model is changed") {
+TEST_CASE("options that a model cannot have are refused on all ranks") {
   on_late_mesh<Beginning>({.data = 2}, [](LateRanks& ranks) {
-    M whole(ranks, Seed{1}), cut(ranks, Seed{1}, Keep::all_over_data);
-    check_mentions(message_of<argument_error>([&] { const PrefetchedParameters one(whole); }),
-                   {"PrefetchedParameters: the model was made with Keep::whole"});
-    check_mentions(message_of<argument_error>([&] { const PrefetchedParameters one(cut, 0); }),
-                   {"PrefetchedParameters: 0 layers ahead"});
-    check_mentions(message_of<collective_error>(
-                       [&] { const PrefetchedParameters one(cut, ranks.rank() == 0 ? 1 : 2); }),
-                   {"ranks disagree on how many layers PrefetchedParameters gathers ahead",
-                    "rank 0 has 1", "rank 1 has 2"});
-    CHECK(cut.run().prefetcher == nullptr);
-    {
-      const PrefetchedParameters one(cut);
-      check_mentions(message_of<argument_error>([&] { const PrefetchedParameters other(cut); }),
-                     {"PrefetchedParameters: this model has PrefetchedParameters already"});
-      CHECK(cut.run().prefetcher == &one);
-    }
-    CHECK(cut.run().prefetcher == nullptr);
+    const auto message_with = [&](const ModelOptions& options) {
+      return message_of<error>([&] { M model(ranks, Seed{1}, options); });
+    };
+    check_mentions(message_with({.layers_ahead = 1}), {"Model: layers_ahead for Keep::whole"});
+    check_mentions(
+        message_with({.keep = Keep::all_over_data, .layers_ahead = ranks.rank() == 0 ? 1U : 2U}),
+        {"ranks disagree on how many layers the model gathers ahead", "rank 0 has 1",
+         "rank 1 has 2"});
+    using Evaluated = Model<Deep, M::context, Ends<Invariant, Invariant>, ForwardOnly>;
+    check_mentions(
+        message_of<error>([&] { Evaluated model(ranks, Seed{1}, {.sums_meanwhile = true}); }),
+        {"Model: sums_meanwhile sums gradients, and this model has none"});
   });
+  SingleRank alone;
+  using OnOne = Model<Linear<split::none, 6, 5>, Context<double, Reference, SingleRank>>;
+  for (const ModelOptions& options : {ModelOptions{.sums_meanwhile = true}, {.layers_ahead = 1}})
+    check_mentions(message_of<error>([&] { OnOne model(alone, Seed{1}, options); }),
+                   {"Model: sums_meanwhile and layers_ahead are for messages along the axes of a "
+                    "mesh"});
 }

@@ -33,13 +33,11 @@
 #include "shardwise/pipeline/evaluate.hpp"
 #include "shardwise/pipeline/known_schedules.hpp"
 #include "shardwise/pipeline/message_plan.hpp"
-#include "shardwise/pipeline/overlapped_sums.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/schedule_run.hpp"
 #include "shardwise/pipeline/stage.hpp"
 #include "shardwise/pipeline/stage_sums.hpp"
 #include "shardwise/pipeline/step.hpp"
-#include "shardwise/train/overlapped_sums.hpp"
 #include "support/count_allocations.hpp"
 #include "support/error_of.hpp"
 #include "support/file_tensors.hpp"
@@ -97,12 +95,14 @@ struct SeenSums {
 /// The sums of a model, and what is seen of them.
 template <class M>
 struct WatchedSums final : detail::SumsMeanwhile {
-  WatchedSums(M& of, SumsOfModels& all, SeenSums& noted)
-      : model(of), sums(*all.of(&of.run())), seen(noted) {}
+  WatchedSums(M& of, SeenSums& noted) : model(of), sums(*of.run().sums), seen(noted) {
+    model.run().sums = this;
+  }
+  ~WatchedSums() override { model.run().sums = &sums; }
 
-  void begin(detail::Shares& shares) override {
+  void begin(bool shares_are_cut) override {
     ++seen.begun;
-    sums.begin(shares);
+    sums.begin(shares_are_cut);
   }
   void written(std::span<const detail::ParameterSlot>) override {}
   void end() override {
@@ -111,31 +111,10 @@ struct WatchedSums final : detail::SumsMeanwhile {
     seen.are_summed = seen.are_summed && model.run().gradients != GradientState::summands;
   }
   void discard() noexcept override { sums.discard(); }
-  detail::SumsMeanwhile* of(const void* run) override {
-    return sums.of(run) == nullptr ? nullptr : this;
-  }
 
   M& model;
   detail::SumsMeanwhile& sums;
   SeenSums& seen;
-};
-
-/// Those of all stages of a rank.
-struct WatchedSumsOfStages final : SumsOfModels {
-  template <class Stages>
-  WatchedSumsOfStages(Stages& stages, SumsOfModels& all, SeenSums& seen) {
-    stages.for_each([&]<class Stage>(Stage& stage) {
-      each.push_back(
-          std::make_unique<WatchedSums<typename Stage::model_type>>(stage.model(), all, seen));
-    });
-  }
-  detail::SumsMeanwhile* of(const void* run) override {
-    for (const auto& one : each)
-      if (one->of(run) != nullptr) return one.get();
-    return nullptr;
-  }
-
-  std::vector<std::unique_ptr<detail::SumsMeanwhile>> each{};
 };
 
 /// Parameters of this rank after steps whose sums begin in backward, or do not.
@@ -143,32 +122,35 @@ template <auto Cut, class Layers, std::size_t Chunks = 1>
 Parameters train_summing(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& schedule,
                          const std::vector<std::size_t>& sizes, Keep keep, bool in_backward) {
   Parameters result;
-  const auto train = [&](auto& stages, auto& optimizer, SumsOfModels& sums) {
+  const auto train = [&](auto& stages, auto& optimizer) {
     SeenSums seen;
-    WatchedSumsOfStages watched(stages, sums, seen);
+    std::vector<std::unique_ptr<detail::SumsMeanwhile>> watched;
+    stages.for_each([&]<class Stage>(Stage& stage) {
+      using Watched = WatchedSums<typename Stage::model_type>;
+      if (in_backward) watched.push_back(std::make_unique<Watched>(stage.model(), seen));
+    });
     stages.for_each([](auto& stage) { stage.model().set_bucket_bytes(100); });
     const MicroBatches batches(sizes, stages.place());
     for (int step = 0; step < steps; ++step)
       train_pipeline_step(stages, schedule, batches.inputs, batches.targets, CrossEntropy{},
-                          optimizer,
-                          {.clip_norm = 0.25, .overlap = in_backward ? &watched : nullptr});
+                          optimizer, {.clip_norm = 0.25});
     CHECK(seen.begun == (in_backward ? steps * static_cast<int>(Chunks) : 0));
     CHECK(seen.ended == seen.begun);
     CHECK(seen.are_summed);
     stages.for_each([&](auto& stage) { collect(stage.model(), result); });
   };
   on_pipeline_stage<Ctx, Cut, Ends<Invariant, Invariant>, Chunks>(
-      Layers{}, ranks, Seed{5}, shape_of(1), [&](auto& stages) {
+      Layers{}, ranks, Seed{5}, shape_of(1),
+      [&](auto& stages) {
         if constexpr (Chunks == 1) {
           Optimizer optimizer(stages.model(), rule, keep);
-          OverlappedSums sums(stages.model());
-          train(stages, optimizer, sums);
+          train(stages, optimizer);
         } else {
           PipelineOptimizer optimizer(stages, rule, keep);
-          PipelineOverlappedSums sums(stages);
-          train(stages, optimizer, sums);
+          train(stages, optimizer);
         }
-      });
+      },
+      {.sums_meanwhile = in_backward});
   return result;
 }
 
@@ -191,7 +173,7 @@ template <auto Cut, class Layers, class F>
 void on_two_stages(const Layers& layers, MeshRanks<ThreadCommunicator>& ranks, Seed seed, F&& f,
                    Keep keep = Keep::whole) {
   on_pipeline_stage<Ctx, Cut, Ends<Invariant, Invariant>, 2>(layers, ranks, seed, shape_of(1), f,
-                                                             keep);
+                                                             {.keep = keep});
 }
 
 /// Parameters of stages or ranks. Those that several have are the same.
@@ -731,7 +713,7 @@ TEST_CASE("backward in two parts adds the gradients of two batches in bf16, and 
   using Mixed = Context<Precision<bf16, float>, Reference, MeshRanks<ThreadCommunicator>>;
   struct Linears : Sequential<ColumnParallelLinear<6, 7>, RowParallelLinear<7, 5>> {};
   const auto check = [](MeshRanks<ThreadCommunicator>& ranks, Keep keep) {
-    Model<Linears, Mixed> model(ranks, Seed{5}, keep);
+    Model<Linears, Mixed> model(ranks, Seed{5}, {.keep = keep});
     const auto x = filled<bf16, Whole>(shape_of(3), ranks.place(),
                                        [](std::size_t i) { return bf16(0.25F * float(i % 7)); });
     const auto dy = filled<bf16, Whole>({{Axis::batch, 3}, {Axis::feature, 5}}, ranks.place(),
@@ -772,7 +754,8 @@ TEST_CASE("after the second step of a pipeline nothing is allocated") {
                                     optimizer);
               }) == 0);
     };
-    on_pipeline_stage<Ctx, in_blocks>(Net{}, ranks, Seed{5}, shape_of(1), train_stage, keep);
+    on_pipeline_stage<Ctx, in_blocks>(Net{}, ranks, Seed{5}, shape_of(1), train_stage,
+                                      {.keep = keep});
   };
   for (const Keep keep : {Keep::state_over_data, Keep::gradients_over_data})
     run_mesh({.pipeline = 2, .data = 2},
@@ -842,15 +825,21 @@ TEST_CASE("ranks of a pipeline that are given different steps are all told") {
   });
   CHECK(errors[0] == errors[1]);
   CHECK(contains(errors[0], "learning_rate is 0.1 on rank 0, and 0.25 on rank 1; give all"));
-  run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
-    errors[static_cast<std::size_t>(ranks.rank())] = error_of([&] {
-      on_pipeline_stage<Ctx, in_blocks>(
-          Net{}, ranks, Seed{5}, shape_of(1), [](auto&) {},
-          ranks.rank() == 0 ? Keep::whole : Keep::all_over_data);
+  const auto message_with = [&](const ModelOptions& of_first, const ModelOptions& of_second) {
+    run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+      errors[static_cast<std::size_t>(ranks.rank())] = error_of([&] {
+        on_pipeline_stage<Ctx, in_blocks>(
+            Net{}, ranks, Seed{5}, shape_of(1), [](auto&) {},
+            ranks.rank() == 0 ? of_first : of_second);
+      });
     });
-  });
-  CHECK(errors[0] == errors[1]);
-  CHECK(contains(errors[0], "ranks disagree on the pipeline: keep is Keep::whole on rank 0, and"));
+    CHECK(errors[0] == errors[1]);
+    return errors[0];
+  };
+  CHECK(contains(message_with({}, {.keep = Keep::all_over_data}),
+                 "ranks disagree on the pipeline: keep is Keep::whole on rank 0, and"));
+  CHECK(contains(message_with({}, {.sums_meanwhile = true}),
+                 "ranks disagree on the pipeline: sums_meanwhile is false on rank 0, and true"));
   run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     on_pipeline_stage<Ctx, in_blocks>(Net{}, ranks, Seed{5}, shape_of(1), [](auto& stage) {
       const Shape wide{{Axis::batch, 2}, {Axis::feature, 7}};
@@ -912,10 +901,9 @@ TEST_CASE("losses of layers count with the share of their micro-batch") {
 
 TEST_CASE("a step that one rank refuses is begun by none") {
   const auto errors = told([](auto& stage, auto& optimizer, auto& batches, bool is_last) {
-    StepOptions options;
     const auto step = [&] {
       return train_pipeline_step(stage, one_f_one_b(3, 3), batches.inputs, batches.targets,
-                                 CrossEntropy{}, optimizer, options);
+                                 CrossEntropy{}, optimizer);
     };
     auto whole = batches.targets;
     if (is_last) batches.targets.pop_back();
@@ -925,12 +913,6 @@ TEST_CASE("a step that one rank refuses is begun by none") {
     if (is_last) batches.targets.push_back(whole[0]);
     CHECK(contains(error_of(step), is_last ? "shape_error: " : "collective_error: rank 2: "));
     batches.targets = whole;
-    std::remove_cvref_t<decltype(stage.model())> other_model(
-        stage.model().layers(), stage.of_rank().ranks(), Seed{5}, stage.input_shape(shape_of(1)));
-    OverlappedSums sums(other_model);
-    options.overlap = &sums;
-    CHECK(contains(error_of(step), "its option overlap is of another model"));
-    options.overlap = nullptr;
     Step other(optimizer, 8);
     CHECK(contains(error_of(step), "another step of this model is under way"));
     other.discard();
@@ -996,25 +978,6 @@ TEST_CASE("gradients that overflow in some stages make all stages skip the step"
     on_two_stages<apart>(Small{}, ranks, Seed{5}, [&](auto& chunks) {
       PipelineOptimizer optimizer(chunks, rule, Keep::state_over_data);
       check(chunks, optimizer, interleaved_one_f_one_b(2, 2, 2));
-    });
-  });
-}
-
-TEST_CASE("sums of one stage are refused where a rank has several") {
-  run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
-    on_two_stages<apart>(Small{}, ranks, Seed{5}, [&](auto& chunks) {
-      PipelineOptimizer optimizer(chunks, rule);
-      const MicroBatches batches({3, 4}, chunks.place());
-      chunks.for_each([&](auto& stage) {
-        OverlappedSums sums(stage.model());
-        CHECK(contains(error_of([&] {
-                         train_pipeline_step(chunks, interleaved_one_f_one_b(2, 2, 2),
-                                             batches.inputs, batches.targets, CrossEntropy{},
-                                             optimizer, {.overlap = &sums});
-                       }),
-                       "in a pipeline with several stages on each rank the "
-                       "PipelineOverlappedSums of all of them"));
-      });
     });
   });
 }
@@ -1297,7 +1260,7 @@ TEST_CASE("stages sum by themselves and together what their plans say") {
         CHECK(difference(sums.shared, of_stage, here, sharing.log(), Operation::all_reduce) == "");
       };
       on_pipeline_stage<Counted, in_tied>(Tied{}, ranks, Seed{5}, shape_of(1), check,
-                                          cuts_gradients(keep) ? keep : Keep::whole);
+                                          {.keep = cuts_gradients(keep) ? keep : Keep::whole});
     });
 }
 

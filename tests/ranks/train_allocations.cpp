@@ -24,7 +24,6 @@
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
-#include "shardwise/train/overlapped_sums.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
 #include "support/count_allocations.hpp"
@@ -124,23 +123,19 @@ void check_gpt(C& ranks) {
 
 /// On a mesh, where each rank along `data` keeps a share of the moments, and perhaps of the
 /// gradients; without and with sums in backward.
-void check_share(MeshRanks<ThreadCommunicator>& ranks, Keep keep) {
+void check_share(MeshRanks<ThreadCommunicator>& ranks, Keep keep, bool meanwhile) {
   using M = Model<Classifier, Context<bf16, Reference, MeshRanks<ThreadCommunicator>>>;
-  M model(ranks, Seed{1}, keep);
+  M model(ranks, Seed{1},
+          {.keep = cuts_gradients(keep) ? keep : Keep::whole, .sums_meanwhile = meanwhile});
   const Shape rows{{Axis::batch, 6}};
   Tensor<bf16, M::input_layout> x({rows[0], {Axis::feature, 9}}, ranks.place());
   Tensor<std::int32_t, M::input_layout> labels(rows, ranks.place());
-  Optimizer optimizer(model, AdamW{});
+  Optimizer optimizer(model, AdamW{}, keep);
   model.set_bucket_bytes(64);
-  StepOptions options{.clip_norm = 1.0};
-  const auto step = [&] {
-    train_step(model, x.view(), labels.view(), CrossEntropy{0.1}, optimizer, options);
-  };
-  CHECK(allocated_after_second(step) == 0);
-  if (cuts_gradients(keep)) return;
-  OverlappedSums sums(model);
-  options.overlap = &sums;
-  CHECK(allocated_after_second(step) == 0);
+  CHECK(allocated_after_second([&] {
+          train_step(model, x.view(), labels.view(), CrossEntropy{0.1}, optimizer,
+                     {.clip_norm = 1.0});
+        }) == 0);
 }
 
 }  // namespace
@@ -168,7 +163,8 @@ TEST_CASE("nothing is allocated after the second step") {
       check_gpt<bf16>(ranks);
     });
   }
-  for (const Keep keep : {Keep::state_over_data, Keep::gradients_over_data})
-    run_mesh({.data = 2, .tensor = 2},
-             [&](MeshRanks<ThreadCommunicator>& ranks) { check_share(ranks, keep); });
+  for (const Keep keep : {Keep::whole, Keep::state_over_data, Keep::gradients_over_data})
+    for (const bool meanwhile : {false, true})
+      run_mesh({.data = 2, .tensor = 2},
+               [&](MeshRanks<ThreadCommunicator>& ranks) { check_share(ranks, keep, meanwhile); });
 }

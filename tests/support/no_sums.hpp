@@ -1,20 +1,19 @@
 #pragma once
-// An option `overlap` of steps for what refuses it.
+// Sums that go on in backward, for what refuses them.
 
 #include <span>
 
+#include "shardwise/model/meanwhile.hpp"
 #include "shardwise/model/parameter_layout.hpp"
-#include "shardwise/train/step.hpp"
 
 namespace testing {
 
-/// Sums nothing, and is of any model.
+/// Sums nothing.
 struct NoSums final : shardwise::detail::SumsMeanwhile {
-  void begin(shardwise::detail::Shares&) override {}
+  void begin(bool) override {}
   void written(std::span<const shardwise::detail::ParameterSlot>) override {}
   void end() override {}
   void discard() noexcept override {}
-  shardwise::detail::SumsMeanwhile* of(const void*) override { return this; }
 };
 
 }  // namespace testing

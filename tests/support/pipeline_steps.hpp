@@ -5,25 +5,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <type_traits>
 #include <vector>
 
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/keep.hpp"
-#include "shardwise/model/prefetched_parameters.hpp"
 #include "shardwise/pipeline/cut.hpp"
 #include "shardwise/pipeline/evaluate.hpp"
 #include "shardwise/pipeline/optimizer.hpp"
-#include "shardwise/pipeline/overlapped_sums.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/stage.hpp"
 #include "shardwise/pipeline/step.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/optimizer.hpp"
-#include "shardwise/train/overlapped_sums.hpp"
 #include "support/steps_on_mesh.hpp"
 #include "witness/formula.hpp"
 
@@ -51,7 +47,7 @@ std::vector<double> pipeline_steps(B& backend, Ranks& ranks,
   using Rows = SamplesOverMesh<Invariant>;
   std::vector<double> told;
   const Shape in{{Axis::batch, 1}, {Axis::feature, 6}};
-  const auto train = [&](auto& stages, auto& model, auto& optimizer, SumsOfModels* sums) {
+  const auto train = [&](auto& stages, auto& model, auto& optimizer) {
     std::deque<Tensor<double, Rows>> rows;
     std::deque<Tensor<std::int32_t, Invariant>> classes;
     std::deque<Value<double, Rows>> rows_there;
@@ -73,8 +69,7 @@ std::vector<double> pipeline_steps(B& backend, Ranks& ranks,
       labels.push_back(classes_there.back().view());
     }
     for (int step = 0; step < 3; ++step)
-      told.push_back(train_pipeline_step(stages, schedule, x, labels, CrossEntropy{}, optimizer,
-                                         {.overlap = sums}));
+      told.push_back(train_pipeline_step(stages, schedule, x, labels, CrossEntropy{}, optimizer));
     told.push_back(evaluate_loss(stages, x, labels, CrossEntropy{}));
   };
   on_pipeline_stage<Context<double, B, Ranks>, Cut, Ends<Invariant, Invariant>, Chunks>(
@@ -83,21 +78,13 @@ std::vector<double> pipeline_steps(B& backend, Ranks& ranks,
         if (ways.sums_in_backward)
           stages.for_each([](auto& stage) { stage.model().set_bucket_bytes(40); });
         if constexpr (Chunks == 1) {
-          using M = std::remove_reference_t<decltype(stages.model())>;
-          std::optional<PrefetchedParameters<M>> prefetched;
-          std::optional<OverlappedSums<M>> sums;
-          if (ways.gathers_ahead) prefetched.emplace(stages.model());
-          if (ways.sums_in_backward) sums.emplace(stages.model());
           Optimizer optimizer(stages.model(), AdamW{});
-          train(stages, stages.model(), optimizer, sums ? &*sums : nullptr);
+          train(stages, stages.model(), optimizer);
         } else {
-          using Sums = decltype(PipelineOverlappedSums(stages));
-          std::optional<Sums> sums;
-          if (ways.sums_in_backward) sums.emplace(stages);
           PipelineOptimizer optimizer(stages, AdamW{});
           stages.for_each([&]<class Stage>(Stage& stage) {
             if constexpr (Stage::number < Stage::stages / Chunks)  // the first one
-              train(stages, stage.model(), optimizer, sums ? &*sums : nullptr);
+              train(stages, stage.model(), optimizer);
           });
         }
         stages.for_each([&](auto& stage) {
@@ -107,7 +94,9 @@ std::vector<double> pipeline_steps(B& backend, Ranks& ranks,
           told.insert(told.end(), values.begin(), values.end());
         });
       },
-      ways.keep);
+      {.keep = ways.keep,
+       .sums_meanwhile = ways.sums_in_backward,
+       .layers_ahead = ways.gathers_ahead ? 1U : 0U});
   return told;
 }
 

@@ -5,8 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <type_traits>
 #include <vector>
 
 #include "shardwise/core/tensor_memory.hpp"
@@ -16,11 +14,9 @@
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/model/parameter_count.hpp"
-#include "shardwise/model/prefetched_parameters.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/optimizer.hpp"
-#include "shardwise/train/overlapped_sums.hpp"
 #include "shardwise/train/step.hpp"
 #include "witness/formula.hpp"
 
@@ -41,26 +37,24 @@ template <bool Overlap = false, class B, class Ranks>
 std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep) {
   using namespace shardwise;
   using M = Model<InThreeGroups, Context<float, B, Ranks>>;
-  M model(InThreeGroups{}, ranks, Seed{5}, {}, backend, cuts_gradients(keep) ? keep : Keep::whole);
+  M model(InThreeGroups{}, ranks, Seed{5}, {}, backend,
+          {.keep = cuts_gradients(keep) ? keep : Keep::whole,
+           .sums_meanwhile = Overlap,
+           .layers_ahead = Overlap && cuts_parameters(keep) ? 1U : 0U});
   Optimizer optimizer(model, AdamW{}, keep);
   const Shape rows{{Axis::batch, 7}, {Axis::feature, 6}};
   if (detail::gathers_updated(keep))
     CHECK(optimizer.moments().size() ==
           AdamW{}.moments() * updated_parameters_of_rank<typename M::ends>(
                                   model.layers(), ranks.place(), rows, keep));
-  StepOptions options{.clip_norm = 0.5};
-  std::conditional_t<Overlap, std::optional<OverlappedSums<M>>, Nothing> sums;
-  std::conditional_t<Overlap, std::optional<PrefetchedParameters<M>>, Nothing> prefetched;
   if constexpr (Overlap) {
     model.set_bucket_bytes(20);
-    if (cuts_parameters(keep)) prefetched.emplace(model);
-    options.overlap = &sums.emplace(model);
     CHECK((model.run().prefetcher != nullptr) == model.run().parameters.stores_share());
     CHECK((model.run().reducer != nullptr) == model.run().parameters.stores_share_of_gradients());
   }
   std::vector<double> told;
   for (std::int64_t number = 0; number < 3; ++number) {
-    Step step(optimizer, 10, options);
+    Step step(optimizer, 10, {.clip_norm = 0.5});
     for (const std::size_t samples : {std::size_t{7}, std::size_t{3}}) {
       Tensor<float, SamplesOverMesh<Invariant>> x({{Axis::batch, samples}, {Axis::feature, 6}},
                                                   ranks.place());

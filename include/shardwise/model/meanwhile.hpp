@@ -93,14 +93,24 @@ class ReducedPass {
   GradientReducer* reducer_;
 };
 
-/// Is told while a batch goes backward.
-class GradientListener {
+/// The sums of gradients over the ranks of a mesh that have other samples, made while the last
+/// batch of a step goes backward.
+class SumsMeanwhile {
  public:
+  SumsMeanwhile() = default;
+  SumsMeanwhile(const SumsMeanwhile&) = delete;
+  SumsMeanwhile& operator=(const SumsMeanwhile&) = delete;
+  virtual ~SumsMeanwhile() = default;
+
+  /// Before the last batch of the step: each sum begins when the backward has written its
+  /// gradients. If the shares of the optimizer are cut, each rank gets the sums of its own.
+  virtual void begin(bool shares_are_cut) = 0;
   /// The gradients of these parameters now contain all that the batch adds to them.
   virtual void written(std::span<const ParameterSlot> parameters) = 0;
-
- protected:
-  ~GradientListener() = default;
+  /// After its backward: waits for all sums.
+  virtual void end() = 0;
+  /// In place of end(), if the step is discarded.
+  virtual void discard() noexcept = 0;
 };
 
 }  // namespace shardwise::detail

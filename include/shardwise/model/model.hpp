@@ -21,10 +21,12 @@
 #include "shardwise/model/meanwhile.hpp"
 #include "shardwise/model/model_base.hpp"
 #include "shardwise/model/model_checks.hpp"
+#include "shardwise/model/model_options.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/settle.hpp"
 #include "shardwise/model/shared_checks.hpp"
 #include "shardwise/model/stages.hpp"
+#include "shardwise/model/traffic.hpp"
 
 namespace shardwise {
 
@@ -104,11 +106,11 @@ class Model : public ModelBase<Ctx> {
   using output_gradient_view = detail::views_t<const dtype, detail::duals_t<output_layout>>;
   ///@}
 
-  /// A model whose sizes are all in its type. `keep` is the same on every rank; as it says, each
-  /// rank along `data` of a mesh stores a share of the gradients, and of the parameters.
-  /// throws   argument_error for a Keep other than `whole` on ranks that are no mesh
-  Model(communicator& ranks, Seed seed, Keep keep = Keep::whole)
-      : Model(detail::architecture_by_type<Architecture>(), ranks, seed, {}, keep, Backend()) {}
+  /// A model whose sizes are all in its type.
+  /// sends    nothing; with `layers_ahead` an all-gather of a number
+  /// throws   argument_error for options that need a mesh, another use, or another Keep
+  Model(communicator& ranks, Seed seed, const ModelOptions& options = {})
+      : Model(detail::architecture_by_type<Architecture>(), ranks, seed, {}, options, Backend()) {}
 
   ///@{
   /// `in` is the global shape of the inputs, with a batch of any size or `dynamic`. It is needed
@@ -117,20 +119,20 @@ class Model : public ModelBase<Ctx> {
   /// throws   shape_error, with the layer's place, for neighbouring layers that do not match;
   ///          memory_error
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in = {},
-        Keep keep = Keep::whole)
-      : Model(given, ranks, seed, in, keep, Backend()) {}
-  Model(communicator& ranks, Seed seed, const input_shapes& in, Keep keep = Keep::whole)
-      : Model(detail::architecture_by_type<Architecture>(), ranks, seed, in, keep, Backend()) {}
+        const ModelOptions& options = {})
+      : Model(given, ranks, seed, in, options, Backend()) {}
+  Model(communicator& ranks, Seed seed, const input_shapes& in, const ModelOptions& options = {})
+      : Model(detail::architecture_by_type<Architecture>(), ranks, seed, in, options, Backend()) {}
   ///@}
 
   ///@{
   /// A model that computes with the caller's backend, which must outlive it.
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
-        backend_type& backend, Keep keep = Keep::whole)
-      : Model(given, ranks, seed, in, keep, Backend(backend)) {}
+        backend_type& backend, const ModelOptions& options = {})
+      : Model(given, ranks, seed, in, options, Backend(backend)) {}
   Model(communicator& ranks, Seed seed, const input_shapes& in, backend_type& backend,
-        Keep keep = Keep::whole)
-      : Model(detail::architecture_by_type<Architecture>(), ranks, seed, in, keep,
+        const ModelOptions& options = {})
+      : Model(detail::architecture_by_type<Architecture>(), ranks, seed, in, options,
               Backend(backend)) {}
   ///@}
 
@@ -424,13 +426,12 @@ class Model : public ModelBase<Ctx> {
   /// model's if it is left out, and so is `sending`.
   /// throws   argument_error for a Keep other than `whole` of a model that is on no mesh
   Plan plan(const input_shapes& in) const { return plan(in, this->keep()); }
-  Plan plan(const input_shapes& in, Keep keep) const { return plan(in, keep, this->sending()); }
-  Plan plan(const input_shapes& in, Keep keep, const Sending& sending) const {
+  Plan plan(const input_shapes& in, Keep keep) const {
     if constexpr (Base::is_on_mesh) {
-      return plan_of<E, Use>(architecture_, run_.all_ranks.sizes(), in, sending, keep);
+      return plan_of<E, Use>(architecture_, run_.all_ranks.sizes(), in, this->sending(), keep);
     } else {
       detail::require_whole("plan", keep);
-      return plan_of<E, Use>(architecture_, run_.ranks.size(), in, sending);
+      return plan_of<E, Use>(architecture_, run_.ranks.size(), in, this->sending());
     }
   }
   ///@}
@@ -455,8 +456,8 @@ class Model : public ModelBase<Ctx> {
   using typename Base::Backend;
 
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
-        Keep keep, Backend&& backend)
-      : Base(ranks, seed, keep, std::move(backend),
+        const ModelOptions& options, Backend&& backend)
+      : Base(ranks, seed, options, std::move(backend),
              {name_of<Architecture>, detail::IsComposition<Architecture>},
              detail::tensors_of<Gives>),
         architecture_(given),
@@ -464,12 +465,14 @@ class Model : public ModelBase<Ctx> {
         bound_(bind(detail::known_input(architecture_, in))) {
     if constexpr (Base::is_on_mesh) set_outputs(detail::known_input(architecture_, in));
     this->begin_parameters(Use::trains);
+    detail::require_options(options, Base::is_on_mesh, Use::trains);
+    traffic_.begin(run_, options);
   }
 
   template <class OtherUse>
   Model(Model<Architecture, Ctx, GivenEnds, OtherUse>& of, communicator& ranks,
         [[maybe_unused]] const detail::OneThread::Call& of_this_thread)
-      : Base(ranks, of.run_.seed, Keep::whole, Backend(),
+      : Base(ranks, of.run_.seed, {}, Backend(),
              {name_of<Architecture>, detail::IsComposition<Architecture>},
              detail::tensors_of<Gives>),
         architecture_(of.architecture_),
@@ -551,6 +554,7 @@ class Model : public ModelBase<Ctx> {
   input_shapes in_;  // that it was bound to
   BoundArchitecture bound_;
   detail::input_gradients_t<dtype, E, Use> input_gradient_;
+  [[no_unique_address]] detail::Traffic<Ctx, Base::is_on_mesh> traffic_{};
 };
 
 ///@{

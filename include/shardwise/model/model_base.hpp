@@ -18,6 +18,7 @@
 #include "shardwise/model/backend_of_model.hpp"
 #include "shardwise/model/flight.hpp"
 #include "shardwise/model/model_checks.hpp"
+#include "shardwise/model/model_options.hpp"
 #include "shardwise/model/parameter_list.hpp"
 #include "shardwise/model/rows_of_ends.hpp"
 #include "shardwise/model/run.hpp"
@@ -164,7 +165,11 @@ class ModelBase {
   const detail::StageOfPipeline& stage() const { return run_.stage; }
 
   /// The dtypes and the bucket size of the model's messages.
-  Sending sending() const { return run_.sending(); }
+  Sending sending() const {
+    Sending sending = run_.sending();
+    sending.sums_in_backward = run_.sums != nullptr;
+    return sending;
+  }
 
   ///@{
   /// The objects of the model's run: all its ranks, backend and state.
@@ -190,7 +195,7 @@ class ModelBase {
   using Backend = detail::BackendOfModel<backend_type>;
 
   /// For a model with so many outputs. The flights have no parts yet.
-  ModelBase(communicator& ranks, Seed seed, Keep keep, Backend&& backend,
+  ModelBase(communicator& ranks, Seed seed, const ModelOptions& options, Backend&& backend,
             const detail::ModelName& name, std::size_t outputs)
       : backend_(std::move(backend)),
         run_{detail::ranks_of_layers(ranks), ranks, backend_.used},
@@ -198,15 +203,13 @@ class ModelBase {
         name_(name),
         outputs_(outputs) {
     run_.seed = seed;
-    run_.keep = keep;
+    run_.keep = options.keep;
     run_.flight = &flights_.add();
     for (std::size_t i = 0; i < outputs; ++i) run_.flight->parts.add();
     if constexpr (is_on_mesh) {
       detail::require_mesh_of_models(name_.text, run_.all_ranks.sizes());
       run_.parameters.make_dense();
-      run_.parameters.store_shares(keep, ranks.place()[MeshAxis::data]);
-    } else {
-      detail::require_whole("Model", keep);
+      run_.parameters.store_shares(options.keep, ranks.place()[MeshAxis::data]);
     }
   }
 

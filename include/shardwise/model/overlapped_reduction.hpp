@@ -20,8 +20,7 @@
 namespace shardwise::detail {
 
 /// The sums of a layer that ranks store shares of, under way while the layer before it goes
-/// backward. The model of this run uses it as long as it lives, if it is the first one, and if the
-/// ranks can begin or start a reduce-scatter.
+/// backward, if the ranks can begin or start a reduce-scatter.
 template <class Context>
 class OverlappedReduction final : public GradientReducer {
   using T = typename Context::dtype;
@@ -33,14 +32,10 @@ class OverlappedReduction final : public GradientReducer {
  public:
   explicit OverlappedReduction(Run<Context>& run) : run_(run) {
     constexpr bool can_begin = BeginsCollectives<Group> || StartsReduceScatter<Group>;
-    if (can_begin && run_.parameters.stores_share_of_gradients() && run_.reducer == nullptr)
-      run_.reducer = this;
+    if (can_begin && run_.parameters.stores_share_of_gradients()) run_.reducer = this;
   }
   OverlappedReduction(const OverlappedReduction&) = delete;
   OverlappedReduction& operator=(const OverlappedReduction&) = delete;
-  ~OverlappedReduction() override {
-    if (run_.reducer == this) run_.reducer = nullptr;
-  }
 
   ///@{
   /// For layers, see GradientReducer.

@@ -15,80 +15,44 @@
 #include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/starts_all_reduce.hpp"
-#include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
-#include "shardwise/model/keep.hpp"
 #include "shardwise/model/meanwhile.hpp"
 #include "shardwise/model/parameter_layout.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/whole_parameters.hpp"
 #include "shardwise/redistribute/packed.hpp"
 
-namespace shardwise {
-
-namespace detail {
-
-/// Throws argument_error for a model whose parameters cannot be prefetched so.
-inline void require_prefetches(Keep keep, std::size_t layers, bool are_prefetched) {
-  if (!cuts_parameters(keep))
-    throw argument_error({"PrefetchedParameters: the model was made with ", keep,
-                          ", so each rank has all of its parameters and gathers none. Make it with "
-                          "Keep::all_over_data, or leave PrefetchedParameters out"});
-  if (layers == 0)
-    throw argument_error(
-        "PrefetchedParameters: 0 layers ahead are none. Give 1 or more, or leave "
-        "PrefetchedParameters out");
-  if (are_prefetched)
-    throw argument_error(
-        "PrefetchedParameters: this model has PrefetchedParameters already. Give them all layers "
-        "that they are to gather ahead");
-}
-
-}  // namespace detail
+namespace shardwise::detail {
 
 /// Gathers the parameters of a model that was made with Keep::all_over_data before the layers that
 /// use them run. While a layer runs forward, those of the next layers with parameters are under
 /// way; while it runs backward, those of the layers before it. Losses and parameters have the same
 /// bits as without it, and ranks send the same.
 ///
-///     PrefetchedParameters prefetched(model);  // once; from now on for all calls of the model
-///
 /// The layers in the block of a Recompute that runs forward again gather for themselves, and so
 /// does the first layer of each forward and backward. A rank needs memory for the parameters of one
 /// more layer, or of `layers` more; `state_of_rank` tells it. Allocates nothing after the first
 /// steps. Where the communicator neither `BeginsCollectives` nor `StartsAllGather`, layers gather
 /// for themselves, as without it.
-///
-/// Every rank makes one, and the model outlives it.
-template <class M>
+template <class Context>
 class PrefetchedParameters final : public detail::Prefetcher {
-  using Context = typename M::context;
-  using Ranks = typename M::communicator;
+  using Ranks = typename Context::communicator;
   using T = typename Context::dtype;
-  static_assert(MeshCommunicator<Ranks>,
-                "PrefetchedParameters gathers over the ranks of a mesh along `data`, and this "
-                "model is on no mesh: make it on MeshRanks, or leave PrefetchedParameters out.");
   using Group = std::remove_reference_t<decltype(std::declval<Ranks&>().along(MeshAxis::data))>;
 
  public:
   /// For the next `layers` layers with parameters.
   /// sends    an all-gather of a number
-  /// throws   collective_error if `layers` differs between ranks; argument_error for 0 layers, for
-  ///          another Keep of the model, and if it has PrefetchedParameters already
-  explicit PrefetchedParameters(M& model, std::size_t layers = 1)
-      : run_(model.run()), slots_(std::min(layers, run_.of_layers.size())) {
-    detail::require_agreed(gathered(run_.all_ranks, layers),
-                           "how many layers PrefetchedParameters gathers ahead");
-    detail::require_prefetches(run_.keep, layers, run_.prefetcher != nullptr);
+  /// throws   collective_error if `layers` differs between ranks
+  PrefetchedParameters(Run<Context>& run, std::size_t layers)
+      : run_(run), slots_(std::min(layers, run.of_layers.size())) {
+    require_agreed(gathered(run_.all_ranks, layers), "how many layers the model gathers ahead");
     constexpr bool can_begin = BeginsCollectives<Group> || StartsAllGather<Group>;
     if (can_begin && run_.parameters.stores_share()) run_.prefetcher = this;
   }
   PrefetchedParameters(const PrefetchedParameters&) = delete;
   PrefetchedParameters& operator=(const PrefetchedParameters&) = delete;
-  ~PrefetchedParameters() override {
-    if (run_.prefetcher == this) run_.prefetcher = nullptr;
-  }
 
   ///@{
   /// For layers, see detail::Prefetcher.
@@ -174,4 +138,4 @@ class PrefetchedParameters final : public detail::Prefetcher {
   bool goes_backward_ = false;
 };
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -47,8 +47,8 @@ struct StateMemory {
   std::size_t of_batch = 0;    ///< gradients of one batch, if layers compute in another dtype
   std::size_t moments = 0;     ///< of the optimizer
   /// While a layer runs backward, where these are the most: with Keep::gradients_over_data of its
-  /// gradients, and of those of the layer behind it that OverlappedSums sum meanwhile; with
-  /// Keep::all_over_data also of its whole parameters and of those that PrefetchedParameters gather
+  /// gradients, and of those of the layer behind it that are summed meanwhile; with
+  /// Keep::all_over_data also of its whole parameters and of those that are gathered
   /// ahead of it.
   std::size_t gathered = 0;
 
@@ -67,7 +67,7 @@ namespace detail {
 template <class P>
 constexpr StateMemory state_of(const ParameterCounter& counter, const ParameterLayout& of_gradients,
                                std::size_t updated, std::size_t moments,
-                               std::size_t layers_ahead = 0, bool overlaps_sums = false) {
+                               std::size_t layers_ahead = 0, bool sums_meanwhile = false) {
   using Memory = ParameterMemory<P>;
   constexpr std::size_t compute = sizeof(typename Memory::compute);
   const std::size_t size = counter.memory.size();
@@ -78,7 +78,7 @@ constexpr StateMemory state_of(const ParameterCounter& counter, const ParameterL
           Memory::collects && !is_share ? size * compute : 0,
           updated * moments * sizeof(accumulate_t<typename Memory::parameter>),
           counter.gathered(compute, is_share, layers_ahead,
-                           is_share && overlaps_sums ? sizeof(typename P::reduce) : 0)};
+                           is_share && sums_meanwhile ? sizeof(typename P::reduce) : 0)};
 }
 
 }  // namespace detail
@@ -96,13 +96,13 @@ constexpr StateMemory state_of_rank(const L& model, Place place,
 }
 
 /// The same for the rank at `place` of a mesh, with an optimizer that has this Keep: there gaps are
-/// only between the groups of parameters, and moments of a share have none. `layers_ahead` is that
-/// of the model's PrefetchedParameters, and `overlaps_sums` says whether it has OverlappedSums.
+/// only between the groups of parameters, and moments of a share have none. `layers_ahead`
+/// and `sums_meanwhile` are those of its ModelOptions.
 template <class E, class P, class L>
 constexpr StateMemory state_of_rank(const L& model, const MeshPlace& place,
                                     const shapes_t<typename E::offered>& in, std::size_t moments,
                                     Keep keep = Keep::whole, std::size_t layers_ahead = 0,
-                                    bool overlaps_sums = false) {
+                                    bool sums_meanwhile = false) {
   using Dtypes = typename detail::precision_of<P>::type;
   detail::ParameterLayout empty = detail::ParameterMemory<Dtypes>::empty_layout();
   empty.make_dense();
@@ -114,7 +114,7 @@ constexpr StateMemory state_of_rank(const L& model, const MeshPlace& place,
   const std::size_t updated =
       is_cut ? updated_parameters_of_rank<E>(model, place, in, keep) : counter.memory.size();
   return detail::state_of<Dtypes>(counter, counter.memory.share_at(of_gradients), updated, moments,
-                                  layers_ahead, overlaps_sums);
+                                  layers_ahead, sums_meanwhile);
 }
 
 }  // namespace shardwise

@@ -120,8 +120,9 @@ struct Run {
   /// Whether this backward leaves the gradients of parameters to `Model::backward_parameters`,
   /// where layers compute them in a part of their own.
   bool leaves_parameters = false;
-  detail::GradientListener* listener = nullptr;  ///< on a mesh, of this backward; mostly null
-  detail::GradientReducer* reducer = nullptr;    ///< of shares; null if layers sum for themselves
+  detail::SumsMeanwhile* sums = nullptr;       ///< of the model, on a mesh; null without them
+  detail::SumsMeanwhile* listener = nullptr;   ///< the same in the last backward of a step
+  detail::GradientReducer* reducer = nullptr;  ///< of shares; null if layers sum for themselves
   [[no_unique_address]] typename Context::observer observer{};  ///< of the work of a rank
 
   /// Sets the step number, also for later work of the backend.

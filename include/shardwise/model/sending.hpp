@@ -20,7 +20,7 @@ struct Sending {
   /// Whether gradients are summed over several axes of a mesh in shares, see
   /// `ModelBase::set_sums_in_shares`.
   bool sums_in_shares = false;
-  /// Whether gradients are summed over samples while backward goes on, see `OverlappedSums`.
+  /// Whether gradients are summed over samples while backward goes on, see ModelOptions.
   bool sums_in_backward = false;
 
   constexpr Sending() = default;

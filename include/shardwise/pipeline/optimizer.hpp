@@ -27,7 +27,7 @@ class PipelineOptimizer : detail::OfStage<Stages, Optimizer<Rule, typename Stage
   /// Every rank of the mesh makes it, with the same arguments; `keep` is that of the models if it
   /// is left out. sends, throws    as `Optimizer`, for each stage
   PipelineOptimizer(PipelineChunks<Stages...>& chunks, const Rule& rule)
-      : PipelineOptimizer(chunks, rule, chunks.of_rank().keep()) {}
+      : PipelineOptimizer(chunks, rule, chunks.of_rank().options().keep) {}
   PipelineOptimizer(PipelineChunks<Stages...>& chunks, const Rule& rule, Keep keep)
       : detail::OfStage<Stages, Optimizer<Rule, typename Stages::model_type>>{
             {chunks.template stage<Stages>().model(), rule, keep}}... {}

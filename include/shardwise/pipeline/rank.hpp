@@ -21,7 +21,7 @@
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/core/shape.hpp"
-#include "shardwise/model/keep.hpp"
+#include "shardwise/model/model_options.hpp"
 #include "shardwise/pipeline/event_order.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 
@@ -57,12 +57,14 @@ template <std::size_t N>
 
 /// Throws collective_error, with what differs, if ranks were given unlike pipelines. A collective.
 template <class Ranks, class Shapes>
-void require_same_pipeline(Ranks& ranks, Seed seed, const Shapes& in, Keep keep) {
-  const std::string shape = shapes_text(in), of_keep = to_string(keep);
+void require_same_pipeline(Ranks& ranks, Seed seed, const Shapes& in, const ModelOptions& options) {
+  const std::string shape = shapes_text(in), keep = to_string(options.keep);
   GivenOptions given;
   given.add("seed", seed.value);
   given.add("shape", std::string_view(shape));
-  given.add("keep", std::string_view(of_keep));
+  given.add("keep", std::string_view(keep));
+  given.add("sums_meanwhile", options.sums_meanwhile);
+  given.add("layers_ahead", options.layers_ahead);
   require_agreed(ranks, "the pipeline", given);
 }
 
@@ -90,14 +92,14 @@ class PipelineRank {
   /// The ranks along `pipeline`.
   using Line = std::remove_cvref_t<decltype(std::declval<Ranks&>().along(MeshAxis::pipeline))>;
 
-  /// For so many stages of each rank, whose models have this Keep. A collective of all ranks of the
-  /// mesh.
-  PipelineRank(Ranks& ranks, std::size_t stages, Keep keep)
+  /// For so many stages of each rank, whose models have these options. A collective of all ranks of
+  /// the mesh.
+  PipelineRank(Ranks& ranks, std::size_t stages, const ModelOptions& options)
       : all_ranks_(ranks),
         line_(ranks.along(MeshAxis::pipeline)),
         ranks_(stage_ranks(ranks)),
         stages_(stages),
-        keep_(keep) {
+        options_(options) {
     if (stages > 1) gradient_line_.emplace(line_.split(0, line_.rank()));
   }
 
@@ -113,8 +115,8 @@ class PipelineRank {
   Line& gradient_line() { return gradient_line_ ? *gradient_line_ : line_; }
   /// The number of stages of each rank.
   std::size_t stages() const { return stages_; }
-  /// What the rank keeps of their parameters.
-  Keep keep() const { return keep_; }
+  /// Of their models.
+  const ModelOptions& options() const { return options_; }
   /// Those along `pipeline` that have one of these stages, if this rank has one; they share
   /// parameters. The first call is a collective of the ranks along `pipeline`.
   Line& sharing_line(const std::set<std::size_t>& stages) {
@@ -135,7 +137,7 @@ class PipelineRank {
   Line& line_;
   Ranks ranks_;
   std::size_t stages_;
-  Keep keep_;
+  ModelOptions options_;
   std::optional<Line> gradient_line_{};
   std::optional<Line> sharing_line_{};
   CheckedSchedule checked_{};

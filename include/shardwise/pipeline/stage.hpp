@@ -14,8 +14,8 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/sentence.hpp"
-#include "shardwise/model/keep.hpp"
 #include "shardwise/model/model.hpp"
+#include "shardwise/model/model_options.hpp"
 #include "shardwise/model/stages.hpp"
 #include "shardwise/model/value.hpp"
 #include "shardwise/model/values.hpp"
@@ -82,7 +82,7 @@ class PipelineStage {
         rank_(rank),
         sharing_(sharing_for(whole, in, rank.all_ranks().place())),
         model_(layers_for(whole, in, sharing_.here), rank.ranks(), seed, input_shape(in), backend,
-               rank.keep()) {
+               rank.options()) {
     auto& run = model_.run();
     run.all_stages = &rank.all_ranks();
     run.stage = {Stage, stages, rank.stages(), true};
@@ -298,9 +298,8 @@ struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequenc
 ///                                  CrossEntropy{}, optimizer);
 ///     });
 ///
-/// Ranks along `data` store of the gradients and parameters of each stage what `keep` says, see
-/// Model. A backend of the caller's, such as one for a GPU, stands in front of f, and all stages of
-/// the rank compute with it.
+/// The model of each stage has these `options`. A backend of the caller's, such as one for a GPU,
+/// stands in front of f, and all stages of the rank compute with it.
 ///
 /// sends    an all-gather of 4 bytes of each rank; what makes the groups of ranks of a stage, see
 ///          `MeshRanks`, with several stages on a rank one more along `pipeline`, and one of those
@@ -309,13 +308,13 @@ struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequenc
 ///          stages or, with several on a rank, has only one such rank; and if parameters of two
 ///          owners are shared by unlike sets of stages; shape_error if ranks along `context` are to
 ///          have different tokens of inputs of a stage with other numbers of tokens;
-///          collective_error if ranks have another seed, shape or Keep; as Model
+///          collective_error if ranks have another seed, shape or options; as Model
 ///@{
 template <class Ctx, auto Cut, class E = Ends<Invariant, Invariant>, std::size_t Chunks = 1,
           class Architecture, class F>
 void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ranks, Seed seed,
                        const shapes_t<typename E::offered>& in, typename Ctx::backend& backend,
-                       F&& f, Keep keep = Keep::whole) {
+                       F&& f, const ModelOptions& options = {}) {
   static_assert(
       std::same_as<E, detail::ends_along_tensor_t<E>>,
       "the stages of a pipeline take no CutOverContext: name plain layouts in the Ends, "
@@ -333,10 +332,10 @@ void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ra
          Chunks == 1 ? "" : detail::sentence({" of ", Chunks, " that a rank has"})});
   if (size == 1 && Chunks > 1)
     throw argument_error("pipeline: one rank has all stages; give it a Model of all layers");
-  detail::require_same_pipeline(ranks, seed, in, keep);
+  detail::require_same_pipeline(ranks, seed, in, options);
   if (ranks.sizes().context > 1 && detail::are_known(in))
     detail::require_cut_alike<E, Cut>(whole, in);
-  detail::PipelineRank rank(ranks, Chunks, keep);
+  detail::PipelineRank rank(ranks, Chunks, options);
   const auto number = static_cast<std::size_t>(ranks.place()[MeshAxis::pipeline].rank);
   const auto run = [&]<std::size_t Rank>(std::integral_constant<std::size_t, Rank>) {
     if (Rank != number) return;
@@ -353,9 +352,10 @@ void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ra
 template <class Ctx, auto Cut, class E = Ends<Invariant, Invariant>, std::size_t Chunks = 1,
           class Architecture, class F>
 void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ranks, Seed seed,
-                       const shapes_t<typename E::offered>& in, F&& f, Keep keep = Keep::whole) {
+                       const shapes_t<typename E::offered>& in, F&& f,
+                       const ModelOptions& options = {}) {
   typename Ctx::backend own;
-  on_pipeline_stage<Ctx, Cut, E, Chunks>(whole, ranks, seed, in, own, f, keep);
+  on_pipeline_stage<Ctx, Cut, E, Chunks>(whole, ranks, seed, in, own, f, options);
 }
 ///@}
 

@@ -160,7 +160,7 @@ class StageRun {
   void backward(PipelineWork work, std::size_t number) {
     UnderWay& flight = flights_[number];
     if (work != PipelineWork::backward_input && ++ended_ == inputs_.x.size() && sums_ != nullptr)
-      sums_->begin(step_.shares());
+      sums_->begin(step_.shares().are_cut);
     if (work == PipelineWork::backward_parameters) {
       model().backward_parameters(Flight{number});
     } else {
@@ -219,7 +219,7 @@ class StageRun {
   const Inputs& inputs_;
   StageMessages<Stage> messages_{stage_, inputs_.x.size()};
   Step<M, Rule> step_;
-  SumsMeanwhile* sums_ = sums_of(stage_.model(), inputs_.options);
+  SumsMeanwhile* sums_ = stage_.model().run().sums;
   double loss_ = 0;
   std::span<const T> input_gradient_{};  // of the last backward, in memory of the model, or of
   values_t<T, OutputGradient> output_gradient_{};  // this if layers only reshape; until it is sent

@@ -136,10 +136,9 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 /// the first stage, those of `targets` on the last, and ranks of a stage compare them as those of a
 /// Model do. Each rank gives weights of classes, in memory of its own backend, from which they are
 /// read in each step. `segments` are the sequences of each micro-batch, as Model::forward says, the
-/// same on every rank: a list for each, or none at all. With the option `overlap`, an
-/// OverlappedSums of the stage's model, or a PipelineOverlappedSums of the models of all stages of
-/// a rank, begins the sums of each of these stages in the last action of the stage that completes
-/// the gradients of a micro-batch: its last backward, or in a schedule with two parts its last
+/// same on every rank: a list for each, or none at all. With
+/// `sums_meanwhile` the sums of a stage begin in the last action of the stage that completes the
+/// gradients of a micro-batch: its last backward, or in a schedule with two parts its last
 /// backward_parameters. There only sums of what layers write in this part begin; those of other
 /// layers, such as norms and the block of a Recompute, follow it.
 /// `time_of(schedule).most_in_flight` says how many flights the model of each stage gets, or the
@@ -153,7 +152,7 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 ///          steps, or, with the message of that rank, if another rank refuses its step;
 ///          argument_error for a schedule that the stages cannot run, as `require_to_run` says, and
 ///          for other numbers of ranks, micro-batches or lists of segments, an empty micro-batch,
-///          the option overlap of another model, segments that overlap or leave their sample,
+///          segments that overlap or leave their sample,
 ///          another model's optimizer, stages of a rank whose optimizers have different learning
 ///          rates, and a step that is under way;
 ///          as the loss for the shape of a target. On every rank, at the end of the step,

@@ -191,7 +191,6 @@ void require_step(Stage& stage, const PipelineSchedule& schedule, const Inputs& 
   require_own(stage.model(), optimizer, "train_pipeline_step");
   require_learning_rate(optimizer.rule().learning_rate, learning_rate);
   require_between_steps(stage.model(), "train_pipeline_step");
-  require_own_sums(stage.model(), inputs.options);
   require_good(stage.of_rank(), schedule);
   const auto& x = inputs.x;
   require_micro_batches(schedule, x.size(), inputs.targets.size());

@@ -96,22 +96,6 @@ void require_between_steps(M& model, const char* who) {
   require_no_other_batches(model, who);
 }
 
-/// What the option `overlap` sums of this model; null if nothing.
-template <class M>
-SumsMeanwhile* sums_of(M& model, const StepOptions& options) {
-  return options.overlap == nullptr ? nullptr : options.overlap->of(&model.run());
-}
-
-/// Throws argument_error for the sums of another model.
-template <class M>
-void require_own_sums(M& model, const StepOptions& options) {
-  if (options.overlap == nullptr || sums_of(model, options) != nullptr) return;
-  throw argument_error(
-      {"Step: its option overlap is of another model: give the OverlappedSums that "
-       "was made for this model, or in a pipeline with several stages on each rank the "
-       "PipelineOverlappedSums of all of them"});
-}
-
 /// Throws argument_error for a batch of `samples` samples that exceeds the samples of its step.
 void require_room(std::size_t before, std::size_t samples, std::size_t of_step);
 
@@ -200,7 +184,6 @@ class Step {
         options_(options),
         under_way_{options.scale()} {
     detail::require_between_steps(optimizer.model(), "Step");
-    detail::require_own_sums(optimizer.model(), options);
     optimizer.model().run().under_way = &under_way_;
   }
   Step(const Step&) = delete;
@@ -226,9 +209,8 @@ class Step {
       set_batch(samples);
       if (detail::compares_given(model.run()))
         under_way_.options = detail::options_of(model.run(), optimizer_.rule(), options_, loss);
-      if (model.run().samples_backward + samples == samples_)
-        sums = detail::sums_of(model, options_);
-      if (sums != nullptr) sums->begin(optimizer_.shares());
+      if (model.run().samples_backward + samples == samples_) sums = model.run().sums;
+      if (sums != nullptr) sums->begin(shares().are_cut);
       const double value = detail::loss_and_gradients(model, x, target, loss, {samples, samples_},
                                                       under_way_.loss_scale, segments);
       if (sums != nullptr) sums->end();
@@ -320,7 +302,7 @@ double train_step(M& model, typename M::input_view x, const Target& target, cons
 
 ///@{
 /// The collectives of one training step of `model` with `loss` for inputs of shape `in`, by an
-/// optimizer with this Keep; it is the model's if it is left out. With the option `overlap` those
+/// optimizer with this Keep; it is the model's if it is left out. With `sums_meanwhile` those
 /// of `settle` over samples are made in the backward of the last batch, in another order. Of a
 /// stage of a pipeline those of its own ranks, for one micro-batch, as if it had the loss; what
 /// stages sum together is in `plan_stage_sums`.
@@ -332,9 +314,7 @@ Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen&
 template <class M, class Chosen>
 Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen& loss,
                const StepOptions& options, Keep keep) {
-  Sending sending = model.sending();
-  sending.sums_in_backward = options.overlap != nullptr;
-  Plan plan = model.plan(in, keep, sending);
+  Plan plan = model.plan(in, keep);
   plan.loss = loss_plan<typename M::ends::wanted>(loss, model.layers().output_shape(in),
                                                   dtype_v<typename M::dtype>, plan.sizes);
   const auto reduce = [&](std::size_t numbers, Dtype dtype, bool along_data) {

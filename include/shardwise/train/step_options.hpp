@@ -1,12 +1,10 @@
 #pragma once
-// The options and the result of a training step, and the sums that it makes while it goes backward.
+// The options and the result of a training step.
 
 #include <optional>
 
 #include "shardwise/comm/given_options.hpp"
-#include "shardwise/model/meanwhile.hpp"
 #include "shardwise/model/run.hpp"
-#include "shardwise/model/shares.hpp"
 #include "shardwise/train/clip.hpp"
 #include "shardwise/train/loss_scaler.hpp"
 #include "shardwise/train/losses.hpp"
@@ -14,48 +12,11 @@
 
 namespace shardwise {
 
-namespace detail {
-class SumsMeanwhile;
-}  // namespace detail
-
-/// What the option `overlap` of a step is: the sums of one model, see OverlappedSums, or of several
-/// that a rank trains together, see PipelineOverlappedSums.
-class SumsOfModels {
- public:
-  SumsOfModels() = default;
-  SumsOfModels(const SumsOfModels&) = delete;
-  SumsOfModels& operator=(const SumsOfModels&) = delete;
-  virtual ~SumsOfModels() = default;
-
-  /// Those of the model with this run; null if it is another model.
-  virtual detail::SumsMeanwhile* of(const void* run) = 0;
-};
-
-namespace detail {
-
-/// The sums of gradients over the ranks of a mesh that have other samples, made while the last
-/// batch of a step goes backward. A `Step` calls these; see OverlappedSums.
-class SumsMeanwhile : public SumsOfModels, public detail::GradientListener {
- public:
-  /// Before the last batch of the step: each sum begins when the backward has written its
-  /// gradients. If these shares are cut, each rank gets the sums of its own. They outlive the step.
-  virtual void begin(detail::Shares& shares) = 0;
-  /// After its backward: waits for all sums.
-  virtual void end() = 0;
-  /// In place of end(), if the step is discarded.
-  virtual void discard() noexcept = 0;
-};
-
-}  // namespace detail
-
 /// Options of a step besides forward, backward and update. The same on every rank.
 struct StepOptions {
   std::optional<double> clip_norm{};  ///< the largest allowed norm of all gradients
   Norm norm = Norm::euclidean;        ///< which norm that is
   LossScaler* scaler = nullptr;       ///< each rank's own, which outlives the step
-  /// To sum gradients over the ranks while backward goes on; each rank's own, which outlives the
-  /// step. See OverlappedSums (train/overlapped_sums.hpp).
-  SumsOfModels* overlap = nullptr;
 
   /// Calls f(name, value) for each option that is alike on all ranks.
   template <class F>
@@ -65,7 +26,6 @@ struct StepOptions {
       f("norm", norm == Norm::euclidean ? "euclidean" : "infinity");
     }
     if (scaler != nullptr) f("loss_scale", scale());
-    f("sums_overlap", overlap != nullptr);
   }
 
   /// The scaler's scale, and 1 without a scaler.
@@ -81,6 +41,7 @@ GivenOptions options_of(Run<Context>& run, const Rule& rule, const StepOptions& 
   GivenOptions options;
   add_rule(options, rule);
   add_options(options, step);
+  options.add("sums_meanwhile", run.sums != nullptr);
   add_loss(options, run, loss);
   return options;
 }

@@ -106,7 +106,7 @@ class TrainingGraph {
 
  public:
   /// x and target are in the device's memory. Runs nothing on the device yet.
-  /// throws   argument_error for another model's optimizer, a loss scaler, sums that overlap, a
+  /// throws   argument_error for another model's optimizer, a loss scaler, `sums_meanwhile`, a
   ///          stage of a pipeline, and a norm to clip to that is not above 0; memory_error
   TrainingGraph(M& model, Optimizer<Rule, M>& optimizer, const Chosen& loss,
                 typename M::input_view x, const Target& target, const StepOptions& options = {})
@@ -123,10 +123,10 @@ class TrainingGraph {
           "TrainingGraph: a loss scaler decides on the host what becomes of a step: call "
           "train_step with it, or train in a dtype that needs none, like bf16");
     }
-    if (options.overlap != nullptr) {
+    if (model.run().sums != nullptr && !cuts_gradients(model.keep())) {
       throw argument_error(
-          "TrainingGraph: a recording has its own order of calls: leave the option overlap out, or "
-          "call train_step with it");
+          "TrainingGraph: a recording has its own order of calls: make the model without "
+          "sums_meanwhile, or call train_step with it");
     }
     if (model.stage().count > 1) {
       throw argument_error(

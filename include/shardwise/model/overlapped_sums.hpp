@@ -21,17 +21,15 @@
 #include "shardwise/model/parameter_layout.hpp"
 #include "shardwise/model/settle.hpp"
 #include "shardwise/model/shares.hpp"
-#include "shardwise/train/step_options.hpp"
+#include "shardwise/model/meanwhile.hpp"
+#include "shardwise/model/run.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 /// Sums the gradients of a model on a mesh over the ranks that have other samples (along `data`,
 /// `replica` and `context`) while the last batch of a step goes backward: each bucket of
 /// `set_bucket_bytes` as soon as all layers have added to it. Parameters, losses and norms have the
 /// same bits as without it.
-///
-///     OverlappedSums sums(model);  // once, beside the optimizer
-///     train_step(model, x, labels, CrossEntropy{}, optimizer, {.overlap = &sums});
 ///
 /// Where the communicator `BeginsCollectives` or `StartsAllReduce`, messages are under way while
 /// the rank computes. A bucket is summed along one of these axes after the other: along the second
@@ -46,38 +44,31 @@ namespace shardwise {
 /// shares are no sums; settle_gradients gathers these sums from the ranks that have them.
 ///
 /// In a model that was made with a Keep that cuts gradients, layers sum them along `data` in each
-/// backward. From now on, in all backwards, the sums of a layer are under way while the layer
+/// backward. Then, in all backwards, the sums of a layer are under way while the layer
 /// before it goes backward, and end when the sums of that one begin. A rank needs memory for the
 /// gradients of one more layer; `state_of_rank` tells it. Sums along the other axes come after
 /// backward. Where the communicator neither `BeginsCollectives` nor `StartsReduceScatter`, layers
 /// sum for themselves, as without it.
 ///
-/// Every rank makes one, before its first step, and the model outlives it. Keeps memory for the
-/// sums that are under way, and allocates nothing after the first steps.
-template <class M>
+/// Keeps memory for the sums that are under way, and allocates nothing after the first steps.
+template <class Context>
 class OverlappedSums final : public detail::SumsMeanwhile {
-  using Context = typename M::context;
-  using Ranks = typename M::communicator;
-  static_assert(MeshCommunicator<Ranks>,
-                "OverlappedSums sums over the ranks of a mesh that have other samples, and this "
-                "model is on no mesh: make it on MeshRanks, or leave the option overlap out.");
-  static_assert(M::use::trains, "OverlappedSums needs gradients, and this model has none.");
+  using Ranks = typename Context::communicator;
   using Group = std::remove_reference_t<decltype(std::declval<Ranks&>().along(MeshAxis::data))>;
   using Reduce = typename Context::precision::reduce;
 
  public:
-  /// sends    nothing
-  explicit OverlappedSums(M& model) : run_(model.run()), of_layers_(run_) {}
+  explicit OverlappedSums(Run<Context>& run) : run_(run), of_layers_(run) { run.sums = this; }
   OverlappedSums(const OverlappedSums&) = delete;
   OverlappedSums& operator=(const OverlappedSums&) = delete;
   ~OverlappedSums() override { discard(); }
 
   ///@{
   /// For Step, see SumsMeanwhile.
-  void begin(detail::Shares& shares) override {
+  void begin(bool shares_are_cut) override {
     if (detail::sample_ranks(run_.all_ranks.sizes()) == 1) return;
     if (run_.parameters.stores_share_of_gradients()) return;  // see of_layers_
-    shares_ = shares.are_cut;
+    shares_ = shares_are_cut;
     set_buckets();
     write_ = run_.write();
     run_.parameters.collect_in_parts(true);
@@ -114,7 +105,6 @@ class OverlappedSums final : public detail::SumsMeanwhile {
     run_.parameters.collect_in_parts(false);
     run_.listener = nullptr;
   }
-  detail::SumsMeanwhile* of(const void* run) override { return run == &run_ ? this : nullptr; }
   ///@}
 
  private:
@@ -228,4 +218,4 @@ class OverlappedSums final : public detail::SumsMeanwhile {
   Write write_ = Write::replace;      // how the batch adds to the gradients
 };
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -1,0 +1,30 @@
+#pragma once
+// What a model on a mesh moves between ranks while its layers run.
+
+#include <optional>
+
+#include "shardwise/model/model_options.hpp"
+#include "shardwise/model/overlapped_sums.hpp"
+#include "shardwise/model/prefetched_parameters.hpp"
+#include "shardwise/model/run.hpp"
+
+namespace shardwise::detail {
+
+/// `IsOnMesh` says whether the Context has MeshRanks.
+template <class Context, bool IsOnMesh>
+struct Traffic {
+  std::optional<PrefetchedParameters<Context>> gathers{};
+  std::optional<OverlappedSums<Context>> sums{};
+
+  /// Once the parameters have their places. Refers to the run, and stays where it is.
+  void begin(Run<Context>& run, const ModelOptions& options) {
+    if (options.layers_ahead > 0) gathers.emplace(run, options.layers_ahead);
+    if (options.sums_meanwhile) sums.emplace(run);
+  }
+};
+template <class Context>
+struct Traffic<Context, false> {
+  void begin(Run<Context>&, const ModelOptions&) {}
+};
+
+}  // namespace shardwise::detail
