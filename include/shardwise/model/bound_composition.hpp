@@ -221,7 +221,7 @@ class Bound<L, S, E> {
 
   template <std::size_t Index, std::size_t... Js>
   void forward_part(Run<Ctx>& run, Values& values, std::index_sequence<Js...>) {
-    const auto here = detail::in_part<L, Index>(run);
+    [[maybe_unused]] const auto here = detail::in_part<L, Index>(run);
     auto& y = detail::held<value_in<given_slot<Index>>>(values);
     if constexpr (detail::ReadsSeveral<typename At<Index>::Layer>) {
       using Inputs =
@@ -258,7 +258,7 @@ class Bound<L, S, E> {
     if constexpr (goes_backward<typename Placed::Layer, typename Placed::Use,
                                 typename Placed::Here>) {
       auto& dy = detail::held<gradient_in<given_slot<Index>>>(gradients);
-      const auto here = detail::in_part<L, Index>(run);
+      [[maybe_unused]] const auto here = detail::in_part<L, Index>(run);
       if constexpr (part_type<Index>::arity > 1) {
         typename B::Gradients dx;
         detail::backward_into<Back>(bound<Index>(), run, dy, dx);

@@ -67,7 +67,7 @@ template <std::size_t Index, class L, class S, class E, std::size_t Slots>
   using Part = typename L::template part_type<Index>;
   using Layer = typename Part::layer;
   using B = bound_part_t<L, S, E, Index>;
-  const auto here = in_part<L, Index>(binder.run);
+  [[maybe_unused]] const auto here = in_part<L, Index>(binder.run);
   if constexpr (Index > 0) binder.put_given(shapes[L::inputs + Index - 1]);
   const Layer& layer = layer_of<Index>(list);
   if constexpr (ReadsSeveral<Layer>) {
