@@ -184,18 +184,19 @@ TEST_CASE("the sums of one layer are under way while the layer before it goes ba
 }
 
 TEST_CASE("sums are under way while other layers go backward, each as soon as it can") {
-  // The group that ranks hold alike has weights of 36 elements of Owns and 30 of the last layer,
-  // and biases of 6, of 6 of the row-parallel layer, and of 5; the split one weights of 42 and 42,
-  // and a bias of 7. In buckets of 12 elements, backward begins 2 sums in the last layer, then none
-  // in Borrows, 4 in the row-parallel layer, 5 in the column-parallel layer, and 4 in Owns. Each
-  // layer but Borrows lets those go on that have begun before it.
+  // None fills whole lines, so biases come first. The group that ranks hold alike has biases of 6
+  // elements of Owns, 6 of the row-parallel layer and 5 of the last one, and weights of 36 of Owns
+  // and 30 of the last layer; the split one a bias of 7, and weights of 42 and 42. In buckets of 12
+  // elements, backward begins 2 sums in the last layer, then none in Borrows, 3 in the row-parallel
+  // layer, 5 in the column-parallel layer, and 5 in Owns. Each layer but Borrows lets those go on
+  // that have begun before it.
   on_late_mesh<Beginning>({.data = 2}, [](auto& ranks) {
     Trainer<double, Sgd, Beginning> trainer(ranks, Sgd{}, Keep::whole, 100, true);
     for (const std::size_t batches : {1U, 3U}) {
       late = {};
       trainer.step(batches);
-      CHECK(late.begun == 2 + 4 + 5 + 4);
-      CHECK(late.progressed == 2 + 6 + 11);
+      CHECK(late.begun == 2 + 3 + 5 + 5);
+      CHECK(late.progressed == 2 + 5 + 10);
       CHECK(late.touched == 0);
     }
   });
@@ -203,15 +204,15 @@ TEST_CASE("sums are under way while other layers go backward, each as soon as it
 
 TEST_CASE("the sum along a second axis begins when the next layer has gone backward") {
   // As above, in two sums of each bucket. The 2 buckets of the last layer go on along the second
-  // axis with the row-parallel layer, its 4 with the column-parallel one, the 5 of that one with
-  // Owns, and the last 4 at the end. Those that are along the second axis already are let go on.
+  // axis with the row-parallel layer, its 3 with the column-parallel one, the 5 of that one with
+  // Owns, and the last 5 at the end. Those that are along the second axis already are let go on.
   for (const Keep keep : {Keep::whole, Keep::state_over_data})
     on_late_mesh<Beginning>({.replica = 2, .data = 2}, [&](auto& ranks) {
       Trainer<double, Sgd, Beginning> trainer(ranks, Sgd{}, keep, 100, true);
       late = {};
       trainer.step(3);
-      CHECK(late.begun == 2 * (2 + 4 + 5 + 4));
-      CHECK(late.progressed == 2 + 6);
+      CHECK(late.begun == 2 * (2 + 3 + 5 + 5));
+      CHECK(late.progressed == 2 + 5);
       CHECK(late.touched == 0);
     });
 }

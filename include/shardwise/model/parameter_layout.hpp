@@ -51,30 +51,31 @@ inline constexpr Holding holding_of = ShardedLayout<typename Use::stored> ? Hold
 /// The place of a parameter in the memory of all parameters.
 struct ParameterSlot {
   Holding holding = Holding::alike;  ///< its group
-  bool decays = true;                ///< its half of the group, see ParameterSpec::decays
-  std::size_t offset = 0;            ///< elements before it in its half
+  bool decays = true;                ///< its part of the group, see ParameterSpec::decays
+  std::size_t offset = 0;            ///< elements before it in its part
   std::size_t size = 0;              ///< its own elements
 };
 
 /// The order of all parameters of a rank, and of their gradients: first those with an owed
 /// reduction, without gaps, so that they are settled together; then those that all ranks hold
 /// alike; then the split ones. Of each of these, those that several stages of a pipeline have are a
-/// group of their own, so that it has the same order on all of these stages. In each group, those
-/// that decay come first, see ParameterSpec::decays. Each parameter without an owed reduction is
-/// padded to whole cache lines, unless they are made dense. Of each group, memory may have only a
-/// share, see `store_share`.
+/// group of their own, so that it has the same order on all of these stages. Each parameter without
+/// an owed reduction is padded to whole cache lines, unless they are made dense. In each group,
+/// those that fill whole lines come first, and so begin at one, too; those that decay are the first
+/// and the last ones, see ParameterSpec::decays. Of each group, memory may have only a share, see
+/// `store_share`.
 class ParameterLayout {
  public:
   /// For elements of at least `bytes` bytes.
   explicit constexpr ParameterLayout(std::size_t bytes) : line_(64 / bytes) {}
 
-  /// The place of a parameter of `elements` local elements, behind the others of its half.
+  /// The place of a parameter of `elements` local elements, behind the others of its part.
   constexpr ParameterSlot reserve(std::size_t elements, Holding holding, bool decays) {
-    Group& group = groups_[static_cast<std::size_t>(holding)];
-    std::size_t& end = decays ? group.decaying : group.others;
-    const ParameterSlot slot{holding, decays, end, elements};
+    ParameterSlot slot{holding, decays, 0, elements};
+    std::size_t& end = groups_[static_cast<std::size_t>(holding)].parts[part_of(slot)];
+    slot.offset = end;
     const std::size_t before = stored_size(holding);
-    end += is_owing(holding) || is_dense_ ? elements : padded(elements);
+    end += has_gaps(holding) ? padded(elements) : elements;
     const std::size_t more = stored_size(holding) - before;
     for (std::size_t i = static_cast<std::size_t>(holding) + 1; i < begins_.size(); ++i)
       begins_[i] += more;
@@ -135,10 +136,17 @@ class ParameterLayout {
   void for_each_decay(F&& f) const {
     for (const Holding holding : holdings) {
       const Interval here = share(holding, along_);
-      const std::size_t begin = begin_of(holding);
-      const std::size_t middle = begin + overlap({0, group(holding).decaying}, here).size;
-      f(begin, middle, true);
-      f(middle, begin + here.size, false);
+      const auto& parts = group(holding).parts;
+      std::size_t end = 0;
+      const auto add = [&](std::size_t elements, bool decays) {
+        const Interval run = overlap({end, elements}, here);
+        const std::size_t first = begin_of(holding) + run.offset - here.offset;
+        f(first, first + run.size, decays);
+        end += elements;
+      };
+      add(parts[0], true);
+      add(parts[1] + parts[2], false);
+      add(parts[3], true);
     }
   }
 
@@ -157,17 +165,25 @@ class ParameterLayout {
 
   /// Elements of the parameters of one group, with what they are padded by.
   struct Group {
-    std::size_t decaying = 0;
-    std::size_t others = 0;
+    std::size_t parts[4]{};
 
-    constexpr std::size_t size() const { return decaying + others; }
+    constexpr std::size_t size() const { return parts[0] + parts[1] + parts[2] + parts[3]; }
   };
+
+  constexpr bool has_gaps(Holding holding) const { return !is_owing(holding) && !is_dense_; }
+  /// The part of its group in which a parameter is: first those that fill whole lines.
+  constexpr std::size_t part_of(const ParameterSlot& slot) const {
+    if (has_gaps(slot.holding) || slot.size % line_ == 0) return slot.decays ? 0 : 1;
+    return slot.decays ? 3 : 2;
+  }
 
   constexpr const Group& group(Holding holding) const {
     return groups_[static_cast<std::size_t>(holding)];
   }
   constexpr std::size_t first_in_group(const ParameterSlot& slot) const {
-    return (slot.decays ? 0 : group(slot.holding).decaying) + slot.offset;
+    std::size_t first = slot.offset;
+    for (std::size_t i = part_of(slot); i-- > 0;) first += group(slot.holding).parts[i];
+    return first;
   }
   /// Of a group, the elements in the memory of the rank at `along`.
   constexpr Interval share(Holding holding, Place along) const {
