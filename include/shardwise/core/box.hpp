@@ -44,9 +44,12 @@ constexpr void for_each_run(const Shape& box, const BoxIn& a, const BoxIn& b, F&
   }
   std::size_t in_a = 0;
   std::size_t in_b = 0;
+  std::array<std::size_t, Shape::max_rank> step_a{}, step_b{};
   for (std::size_t axis = 0; axis < box.rank(); ++axis) {
-    in_a += a.begin[axis] * a.stride(axis);
-    in_b += b.begin[axis] * b.stride(axis);
+    step_a[axis] = a.stride(axis);
+    step_b[axis] = b.stride(axis);
+    in_a += a.begin[axis] * step_a[axis];
+    in_b += b.begin[axis] * step_b[axis];
   }
   std::array<std::size_t, Shape::max_rank> at{};
   for (;;) {
@@ -55,11 +58,11 @@ constexpr void for_each_run(const Shape& box, const BoxIn& a, const BoxIn& b, F&
     for (;;) {  // go to the next run, innermost of the outer axes first
       if (axis == 0) return;
       --axis;
-      in_a += a.stride(axis);
-      in_b += b.stride(axis);
+      in_a += step_a[axis];
+      in_b += step_b[axis];
       if (++at[axis] < box[axis].extent()) break;
-      in_a -= at[axis] * a.stride(axis);
-      in_b -= at[axis] * b.stride(axis);
+      in_a -= at[axis] * step_a[axis];
+      in_b -= at[axis] * step_b[axis];
       at[axis] = 0;
     }
   }

@@ -51,40 +51,55 @@ void copy_held(B& backend, const AlongAxis& tensor, const HeldUnits<const T>& fr
            tensor.box(to.units, both.offset));
 }
 
-/// out[i] = the sum of the terms, from left to right, or zero if there are none.
+/// Room for the terms of a sum, at most one for each rank.
 template <class T>
-void sum_terms(std::span<const T* const> terms, std::size_t count, T* out) {
-  if (terms.empty()) {
-    std::fill_n(out, count, T{});
-  } else if (terms.size() == 1) {
-    std::copy_n(terms[0], count, out);
-  } else {
-    ordered_sum<T>(terms, 0, count, std::span<T* const>(&out, 1));
+struct Terms {
+  PerRank<const T*> data;
+  PerRank<std::size_t> steps;  // from each to the same units of the next plane
+
+  Terms(Pool& pool, int ranks)
+      : data(pool, ranks, [](int) { return nullptr; }),
+        steps(pool, ranks, [](int) { return std::size_t{0}; }) {}
+};
+
+/// Sums `length` elements of each plane over `count` terms, or writes zeros if there are none.
+/// There is at least one plane.
+template <class T>
+void sum_planes(std::size_t planes, std::size_t length, const Terms<T>& terms, std::size_t count,
+                T* out, std::size_t step) {
+  const T** const data = terms.data.begin();
+  const std::size_t* const steps = terms.steps.begin();
+  for (std::size_t plane = 0;;) {
+    if (count == 0) {
+      std::fill_n(out, length, T{});
+    } else if (count == 1) {
+      std::copy_n(data[0], length, out);
+    } else {
+      ordered_sum<T>({data, count}, 0, length, std::span<T* const>(&out, 1));
+    }
+    if (++plane == planes) return;
+    for (std::size_t i = 0; i < count; ++i) data[i] += steps[i];
+    out += step;
   }
 }
 
-/// out = the sum of what the ranks hold, in rank order, or zero for units that no rank holds; on
-/// the host. `terms` has a place for each rank.
+/// out = the sum of what the ranks hold, in rank order, on the host.
 template <class T>
 void sum_held(const AlongAxis& tensor, const PerRank<HeldUnits<const T>>& ranks,
-              const PerRank<const T*>& terms, const HeldUnits<T>& out) noexcept {
+              const Terms<T>& terms, const HeldUnits<T>& out) noexcept {
+  if (tensor.elements(out.units) == 0) return;
   for (std::size_t at = out.units.offset, end = at; at < out.units.end(); at = end) {
     end = out.units.end();  // up to here the same ranks hold summands
+    std::size_t count = 0;
     for (const HeldUnits<const T>& held : ranks) {
       if (held.units.offset > at) end = std::min(end, held.units.offset);
-      if (held.units.end() > at) end = std::min(end, held.units.end());
+      if (held.units.offset > at || held.units.end() <= at) continue;
+      end = std::min(end, held.units.end());
+      terms.data.begin()[count] = held.data + (at - held.units.offset) * tensor.unit;
+      terms.steps.begin()[count++] = held.units.size * tensor.unit;
     }
-    for (std::size_t plane = 0; plane < tensor.planes; ++plane) {
-      const auto place = [&](const Interval& units) {
-        return (plane * units.size + at - units.offset) * tensor.unit;
-      };
-      std::size_t count = 0;
-      for (const HeldUnits<const T>& held : ranks) {
-        if (held.units.offset <= at && at < held.units.end())
-          terms.begin()[count++] = held.data + place(held.units);
-      }
-      sum_terms<T>({terms.begin(), count}, (end - at) * tensor.unit, out.data + place(out.units));
-    }
+    sum_planes(tensor.planes, (end - at) * tensor.unit, terms, count,
+               out.data + (at - out.units.offset) * tensor.unit, out.units.size * tensor.unit);
   }
 }
 
@@ -193,7 +208,7 @@ void halo_sum([[maybe_unused]] B& backend, C& ranks, Pool& pool, View<const T, F
   const Shape& whole = in.global();
   const AlongAxis tensor(whole, split_position<To>(whole));
   const HeldUnits<T> mine{out.data(), local_block<To>(whole, out.place())};
-  const PerRank<const T*> terms(pool, ranks.size(), [](int) { return nullptr; });
+  const Terms<T> terms(pool, ranks.size());
   if constexpr (ReadsPeers<C>) {
     const PerRank<HeldUnits<const T>> parts(pool, ranks.size(), [&](int rank) {
       return HeldUnits<const T>{nullptr, local_block<From>(whole, {rank, ranks.size()})};
