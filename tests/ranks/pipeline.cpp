@@ -104,7 +104,9 @@ struct WatchedSums final : detail::SumsMeanwhile {
     ++seen.begun;
     sums.begin(shares_are_cut);
   }
-  void written(std::span<const detail::ParameterSlot>) override {}
+  void written(std::span<const detail::ParameterSlot> parameters) override {
+    sums.written(parameters);
+  }
   void end() override {
     ++seen.ended;
     sums.end();

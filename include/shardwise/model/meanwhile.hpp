@@ -105,7 +105,8 @@ class SumsMeanwhile {
   /// Before the last batch of the step: each sum begins when the backward has written its
   /// gradients. If the shares of the optimizer are cut, each rank gets the sums of its own.
   virtual void begin(bool shares_are_cut) = 0;
-  /// The gradients of these parameters now contain all that the batch adds to them.
+  /// The gradients of these parameters now contain all that the batch adds to them. Of other
+  /// batches than the last one it does nothing.
   virtual void written(std::span<const ParameterSlot> parameters) = 0;
   /// After its backward: waits for all sums.
   virtual void end() = 0;

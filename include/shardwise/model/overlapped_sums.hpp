@@ -16,13 +16,13 @@
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
+#include "shardwise/model/meanwhile.hpp"
 #include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/overlapped_reduction.hpp"
 #include "shardwise/model/parameter_layout.hpp"
+#include "shardwise/model/run.hpp"
 #include "shardwise/model/settle.hpp"
 #include "shardwise/model/shares.hpp"
-#include "shardwise/model/meanwhile.hpp"
-#include "shardwise/model/run.hpp"
 
 namespace shardwise::detail {
 
@@ -44,11 +44,11 @@ namespace shardwise::detail {
 /// shares are no sums; settle_gradients gathers these sums from the ranks that have them.
 ///
 /// In a model that was made with a Keep that cuts gradients, layers sum them along `data` in each
-/// backward. Then, in all backwards, the sums of a layer are under way while the layer
-/// before it goes backward, and end when the sums of that one begin. A rank needs memory for the
-/// gradients of one more layer; `state_of_rank` tells it. Sums along the other axes come after
-/// backward. Where the communicator neither `BeginsCollectives` nor `StartsReduceScatter`, layers
-/// sum for themselves, as without it.
+/// backward. Then, in all backwards, the sums of a layer are under way while the layer before it
+/// goes backward, and end when the sums of that one begin. A rank needs memory for the gradients of
+/// one more layer; `state_of_rank` tells it. Sums along the other axes come after backward. Where
+/// the communicator neither `BeginsCollectives` nor `StartsReduceScatter`, layers sum for
+/// themselves, as without it.
 ///
 /// Keeps memory for the sums that are under way, and allocates nothing after the first steps.
 template <class Context>
@@ -72,9 +72,10 @@ class OverlappedSums final : public detail::SumsMeanwhile {
     set_buckets();
     write_ = run_.write();
     run_.parameters.collect_in_parts(true);
-    run_.listener = this;
+    is_under_way_ = true;
   }
   void written(std::span<const detail::ParameterSlot> parameters) override {
+    if (!is_under_way_) return;
     for (const std::size_t number : begun_) move_on(buckets_[number]);
     for (const detail::ParameterSlot& slot : parameters) {
       const Interval elements{run_.parameters.position(slot), slot.size};
@@ -86,7 +87,7 @@ class OverlappedSums final : public detail::SumsMeanwhile {
     }
   }
   void end() override {
-    if (run_.listener != this) return;
+    if (!is_under_way_) return;
     const auto here = detail::in_phase<Phase::settle>(run_);
     for (Bucket& bucket : buckets_)
       if (bucket.missing > 0) begin_sum(bucket);
@@ -100,10 +101,10 @@ class OverlappedSums final : public detail::SumsMeanwhile {
         shares_ ? GradientState::share_summed_over_samples : GradientState::summed_over_samples;
   }
   void discard() noexcept override {
-    if (run_.listener != this) return;
+    if (!is_under_way_) return;
     buckets_.clear();  // waits for the sums
     run_.parameters.collect_in_parts(false);
-    run_.listener = nullptr;
+    is_under_way_ = false;
   }
   ///@}
 
@@ -211,6 +212,7 @@ class OverlappedSums final : public detail::SumsMeanwhile {
 
   Run<Context>& run_;
   detail::OverlappedReduction<Context> of_layers_;  // if ranks store shares of gradients
+  bool is_under_way_ = false;                       // from begin() to its end or discard()
   bool shares_ = false;                             // whether a rank gets the sums of its share
   detail::SettleMoves moves_{};                     // of each bucket
   std::vector<Bucket> buckets_{};

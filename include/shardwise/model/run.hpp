@@ -121,7 +121,6 @@ struct Run {
   /// where layers compute them in a part of their own.
   bool leaves_parameters = false;
   detail::SumsMeanwhile* sums = nullptr;       ///< of the model, on a mesh; null without them
-  detail::SumsMeanwhile* listener = nullptr;   ///< the same in the last backward of a step
   detail::GradientReducer* reducer = nullptr;  ///< of shares; null if layers sum for themselves
   [[no_unique_address]] typename Context::observer observer{};  ///< of the work of a rank
 

@@ -172,11 +172,11 @@ class WholeParameters {
     if (run_.parameters.stores_share_of_gradients()) gradients_ = room();
   }
   /// Sums the gradients that the layer has written, and stores this rank's share of them, or adds
-  /// it; or lets who does so meanwhile begin. Where the rank stores all of them, the listener of
-  /// the backward hears of it.
+  /// it; or lets who does so meanwhile begin. Where the rank stores all of them, who sums
+  /// them in backward hears of it.
   void end_gradients(Write write) {
     if (!run_.parameters.stores_share_of_gradients()) {
-      if (run_.listener != nullptr && is_last_) run_.listener->written(slots_);
+      if (run_.sums != nullptr && is_last_) run_.sums->written(slots_);
       return;
     }
     if (run_.reducer != nullptr) return run_.reducer->begin(slots_, std::move(gradients_), write);
