@@ -228,9 +228,9 @@ TEST_CASE("ranks that make other pipelines are told what differs alone") {
     run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
       const bool is_5 = ranks.rank() == 5;
       errors[static_cast<std::size_t>(ranks.rank())] = message_of<collective_error>([&] {
-        on_pipeline_stage<Ctx, in_two>(
-            Net{}, ranks, is_5 ? seed : Seed{5}, is_5 ? shape : shape_of(5), [](auto&) {},
-            is_5 ? keep : Keep::whole);
+        on_pipeline_stage<Ctx, in_two>(Net{}, ranks, is_5 ? seed : Seed{5},
+                                       is_5 ? shape : shape_of(5), [](auto&) {},
+                                       {.keep = is_5 ? keep : Keep::whole});
       });
     });
     for (const std::string& error : errors) CHECK(error == errors[0]);

@@ -42,7 +42,7 @@ class OnMesh {
   OnMesh(B& backend, Ranks& ranks, Keep keep, const StepOptions& options)
       : backend_(backend),
         model_(TwoOutputs{}, ranks, Seed{5}, tokens_of(6), backend,
-               cuts_gradients(keep) ? keep : Keep::whole),
+               {.keep = cuts_gradients(keep) ? keep : Keep::whole}),
         optimizer_(model_, AdamW{.weight_decay = 0.1}, keep),
         options_(options),
         x_(pool_, tokens_of(6), ranks.place()),
