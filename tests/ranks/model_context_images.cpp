@@ -587,6 +587,17 @@ struct Unsaid : Unflatten {
   constexpr Shape output_shape(const Shape& x) const { return x; }
 };
 
+/// The sums of rows 0 and 1, 2 and 3, ..., of which a rank may have one alone.
+struct SumsOfPairs : Unflatten {
+  constexpr Shape output_shape(Shape x) const {
+    x[2].units = (x[2].units + 1) / 2;
+    return x;
+  }
+};
+
+/// Takes the same rows of both operands, although the second may have other ones.
+struct BesideMeans : Join<Weighted, Identity, GlobalAveragePool> {};
+
 }  // namespace
 
 TEST_CASE("what cannot run on rows of images is refused on every rank before it sends anything") {
@@ -601,6 +612,11 @@ TEST_CASE("what cannot run on rows of images is refused on every rank before it 
     using Hidden = Sequential<Conv2d<split::output, 2, 6, padded>, Unsaid>;
     check_mentions(refusal(std::type_identity<Hidden>{}, images),
                    {"1: ", "Unsaid", "the layer may read several of them", "context=2,tensor=2"});
+    check_mentions(refusal(std::type_identity<SumsOfPairs>{}, images),
+                   {"SumsOfPairs", "the layer may read several of them"});
+    check_mentions(refusal(std::type_identity<BesideMeans>{}, images),
+                   {"BesideMeans", "operand 1 is [batch 7, channel 2, height 1, width 1]",
+                    "other parts of it than of the first one"});
     using Twice = Sequential<Conv2d<split::height, 2, 6, padded>>;
     check_mentions(refusal(std::type_identity<Twice>{}, images),
                    {"they are split along tensor, too"});

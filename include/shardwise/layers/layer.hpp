@@ -113,7 +113,8 @@ inline constexpr bool has_adjoint<CountOverSamples<R, Values>> = false;
 
 /// The layouts of a layer that works on single elements or whole rows: it keeps the offered layout,
 /// but a sum must be complete first. A Partial becomes the layout that the next layer prefers if
-/// that is sharded, else Invariant.
+/// that is sharded, else Invariant. A layer whose result for a sample, token or row depends on
+/// others must not derive from it: ranks may have those.
 struct KeepsLayout {
   ///@{
   /// As `Layer` says.

@@ -61,6 +61,10 @@ class BoundMerge {
     binder.given = out;
     require_runs_over_context<Op, typename Operands::taken...>(binder.run, in[0], out);
     (require_no_halo_of_tokens<typename Operands::taken>(binder.run), ...);
+    [&]<std::size_t... Js>(std::index_sequence<Js...>) {
+      (require_same_slice<Op, Js>(binder.run, in[0], in[Js]), ...);
+    }
+    (Numbers{});
     bound_.in = in[0];
     bound_.number = kept_;
     for (std::size_t j = 0; j < arity; ++j) operands_[j] = in[j];

@@ -62,6 +62,26 @@ constexpr void for_over_context([[maybe_unused]] Axis first, [[maybe_unused]] Ax
   from.template operator()<Axis::height, Axis::batch>();
 }
 
+/// throws   argument_error if the merge Op takes the slice that a rank has of operand J beside that
+///          of the first one, and ranks have other tokens, rows or samples of it
+template <class Op, std::size_t J, class Context>
+void require_same_slice([[maybe_unused]] const Run<Context>& run,
+                        [[maybe_unused]] const Shape& first, [[maybe_unused]] const Shape& own) {
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    const mesh& sizes = run.all_ranks.sizes();
+    if (sizes.context == 1 || first.rank() == 0 || own.rank() == 0) return;
+    const Axis cut = axis_over_context(first), other = axis_over_context(own);
+    bool moves = false;
+    for_over_context<Op, J>(cut, other, [&]<class R>() { moves = true; });
+    if (moves || (other == cut && extent_of(own, cut) == extent_of(first, cut))) return;
+    throw argument_error({"operand ", J, " is ", own, " beside ", first, ", and on the mesh ",
+                          sizes,
+                          " ranks along context have other parts of it than of the first one. Say "
+                          "by `operand` of the merge that it takes all of it, or give context one "
+                          "rank"});
+  }
+}
+
 /// Calls f with the position of the axis that L cuts, if it cuts one.
 template <PlainLayout L, class F>
 void at_cut(const Shape& shape, F&& f) {

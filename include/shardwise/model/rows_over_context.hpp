@@ -126,7 +126,10 @@ void require_runs_on_rows(const mesh& sizes, const Shape& in, const Shape& out) 
     refuse_rows(sizes, in,
                 "the layer takes whole samples, other ones on each rank, and those are split "
                 "along tensor. Split them behind the layer");
-  if (!Rule::moves_given && axis_over_context(out) != Rule::cut)
+  const bool keeps_cut = axis_over_context(out) == Rule::cut;
+  const bool makes_other_rows = std::same_as<typename Rule::taken, Sharded<Axis::height>> &&
+                                keeps_cut && extent_of(in, Rule::cut) != extent_of(out, Rule::cut);
+  if (!Rule::moves_given && (!keeps_cut || makes_other_rows))
     refuse_rows(sizes, in, reads_other_rows);
 }
 
