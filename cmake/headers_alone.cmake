@@ -73,7 +73,7 @@ string(APPEND macros "${others}\n#include <sys/sysmacros.h>\n")  # major and min
 foreach(name I B0 Bool False None Status Success True)  # of complex.h, termios.h and X11
   string(APPEND macros "#undef ${name}\n#define ${name} a_macro_of_another_library(+)\n")
 endforeach()
-set(used "static_assert(shardwise::collectives{shardwise::all_reduce(1)}.size() == 1);\n")
+set(used "static_assert(shardwise::CollectiveList{shardwise::all_reduce(1)}.size() == 1);\n")
 file(CONFIGURE OUTPUT ${folder}/all_headers.cpp CONTENT
      "// NOLINTBEGIN\n${macros}// NOLINTEND\n${together}// NOLINTBEGIN\n${together}// NOLINTEND\n${used}")
 add_library(all_headers OBJECT ${folder}/all_headers.cpp)

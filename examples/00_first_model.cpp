@@ -25,7 +25,8 @@ struct Mlp
 // begin: plan
 // The compiler knows what it will send: one all-reduce of 64 x 4 numbers, and nothing backward.
 static_assert(std::same_as<sw::output_layout_t<Mlp>, sw::Partial>);
-static_assert(sw::plan<Mlp, 4>(sw::batch{64}).forward == sw::collectives{sw::all_reduce(64 * 4)});
+static_assert(sw::plan<Mlp, 4>(sw::batch{64}).forward ==
+              sw::CollectiveList{sw::all_reduce(64 * 4)});
 static_assert(sw::plan<Mlp, 4>(sw::batch{64}).backward.empty());
 // end: plan
 

@@ -86,8 +86,9 @@ struct Plain
 // The layer sums one number per row, forward and backward.
 constexpr std::size_t rows = 5;
 static_assert(sw::plan<Mlp, 3>(sw::batch{rows}).forward ==
-              sw::collectives{sw::all_reduce(rows), sw::all_reduce(rows * 3)});
-static_assert(sw::plan<Mlp, 3>(sw::batch{rows}).backward == sw::collectives{sw::all_reduce(rows)});
+              sw::CollectiveList{sw::all_reduce(rows), sw::all_reduce(rows * 3)});
+static_assert(sw::plan<Mlp, 3>(sw::batch{rows}).backward ==
+              sw::CollectiveList{sw::all_reduce(rows)});
 // end: model
 
 int main() try {

@@ -14,7 +14,7 @@
 
 namespace example {
 
-inline void print_collectives(const char* when, const shardwise::collectives& list) {
+inline void print_collectives(const char* when, const shardwise::CollectiveList& list) {
   std::printf("  %-9s", when);
   if (list.empty()) std::printf(" nothing");
   for (const auto& entry : list) std::printf(" %s", to_string(entry).c_str());

@@ -157,7 +157,7 @@ void check_step(std::size_t rows, bool has_only_large_sums) {
   const Plan plan = plan_step(model, in, loss);
 
   std::vector<Collective> planned;
-  for (const collectives* part : {&plan.forward, &plan.loss, &plan.backward, &plan.settle})
+  for (const CollectiveList* part : {&plan.forward, &plan.loss, &plan.backward, &plan.settle})
     planned.insert(planned.end(), part->begin(), part->end());
   std::vector<Sent> expected;
   for (const Collective& entry : planned)

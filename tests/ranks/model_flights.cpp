@@ -184,7 +184,7 @@ void check_again(const Shape& in) {
                                          program.counted.log().end());
       const Plan plan = program.model.plan(in);
       std::vector<CountedCall> planned;
-      for (const collectives& part : {plan.forward, plan.backward, plan.settle})
+      for (const CollectiveList& part : {plan.forward, plan.backward, plan.settle})
         for (const CountedCall& call : planned_calls<Ranks>(part, count)) planned.push_back(call);
       CHECK(difference_from_plan("a step", planned, counted_calls(ranks, log)) == "");
       CHECK(plan.forward == Program<Plain>(ranks, in).model.plan(in).forward);

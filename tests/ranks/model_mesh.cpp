@@ -94,11 +94,11 @@ struct Digits
 };
 constexpr mesh sizes{.data = 2, .tensor = 4};
 constexpr Plan of_digits() { return plan<Digits, sizes>(batch{64}); }
-static_assert(of_digits().forward == collectives{all_reduce(64 * 10).split_over(data)});
+static_assert(of_digits().forward == CollectiveList{all_reduce(64 * 10).split_over(data)});
 static_assert(of_digits().backward.empty());
 static_assert(of_digits().settle ==
-              collectives{all_reduce(10).over(data),
-                          all_reduce(784 * 512 + 512 + 512 * 10).over(data).split_over(tensor)});
+              CollectiveList{all_reduce(10).over(data),
+                             all_reduce(784 * 512 + 512 + 512 * 10).over(data).split_over(tensor)});
 // Two groups of four, each with 320 of 640; four pairs with a quarter, and four with all 10.
 static_assert(of_digits().forward.bytes_sent(sizes) == 2 * 3 * 640 * 4);
 static_assert(of_digits().settle.bytes_sent(sizes) ==
@@ -108,8 +108,8 @@ static_assert(plan<Digits, mesh{.tensor = 4}>(batch{64}).settle ==
 
 struct Normed : Sequential<Linear<split::none, 8, 6>, BatchNorm<6>> {};
 static_assert(plan<Normed, mesh{.replica = 2, .data = 3}>(batch{9}).forward ==
-              collectives{all_reduce(12, Dtype::float64).over(data),
-                          all_reduce(12, Dtype::float64).over(replica)});
+              CollectiveList{all_reduce(12, Dtype::float64).over(data),
+                             all_reduce(12, Dtype::float64).over(replica)});
 }  // namespace plans
 
 TEST_CASE("a convolutional network learns on every mesh what PyTorch learns on one rank") {

@@ -123,8 +123,8 @@ inline void clear_calls(Ranks& ranks) {
 
 /// The numbers of calls and elements along each axis are those of the plan.
 inline void check_counts(Ranks& ranks, const Plan& plan) {
-  collectives all;
-  for (const collectives* part :
+  CollectiveList all;
+  for (const CollectiveList* part :
        {&plan.forward, &plan.loss, &plan.backward, &plan.settle, &plan.finish, &plan.update})
     for (const Collective& one : *part) all.add(one);
   for (const MeshAxis axis : mesh_axes) {

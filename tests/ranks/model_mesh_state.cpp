@@ -252,11 +252,11 @@ struct Digits : Sequential<ColumnParallelLinear<784, 512>, Relu, RowParallelLine
 constexpr mesh sizes{.data = 3, .tensor = 4};
 constexpr std::size_t split = 784 * 512 + 512 + 512 * 10;
 static_assert(plan<Digits, sizes>(batch{64}, {}, Keep::state_over_data).update ==
-              collectives{all_gather(10).over(data),
-                          all_gather(split).over(data).split_over(tensor)});
+              CollectiveList{all_gather(10).over(data),
+                             all_gather(split).over(data).split_over(tensor)});
 static_assert(plan<Digits, sizes>(batch{64}, {}, Keep::state_over_data).settle ==
-              collectives{reduce_scatter(10).over(data),
-                          reduce_scatter(split).over(data).split_over(tensor)});
+              CollectiveList{reduce_scatter(10).over(data),
+                             reduce_scatter(split).over(data).split_over(tensor)});
 static_assert(plan<Digits, sizes>(batch{64}, {}, Keep::state_over_data).bytes_sent() ==
               plan<Digits, sizes>(batch{64}).bytes_sent());
 static_assert(plan<Digits, sizes>(batch{64}).update.empty());
@@ -305,10 +305,10 @@ constexpr Plan summed_plan() {
 }
 static_assert(summed_plan().forward == plan<Digits, sizes>(batch{64}).forward);
 static_assert(summed_plan().backward ==
-              collectives{reduce_scatter(512 * 10).over(data).split_over(tensor),
-                          reduce_scatter(10).over(data),
-                          reduce_scatter(784 * 512).over(data).split_over(tensor),
-                          reduce_scatter(512).over(data).split_over(tensor)});
+              CollectiveList{reduce_scatter(512 * 10).over(data).split_over(tensor),
+                             reduce_scatter(10).over(data),
+                             reduce_scatter(784 * 512).over(data).split_over(tensor),
+                             reduce_scatter(512).over(data).split_over(tensor)});
 static_assert(summed_plan().settle.empty());
 static_assert(summed_plan().update ==
               plan<Digits, sizes>(batch{64}, {}, Keep::state_over_data).update);
@@ -317,19 +317,19 @@ static_assert(
     plan<Digits, mesh{.tensor = 4}>(batch{64}, {}, Keep::gradients_over_data).backward.empty());
 constexpr Plan stored_plan() { return plan<Digits, sizes>(batch{64}, {}, Keep::all_over_data); }
 static_assert(stored_plan().forward ==
-              collectives{all_gather(784 * 512).over(data).split_over(tensor),
-                          all_gather(512).over(data).split_over(tensor),
-                          all_gather(512 * 10).over(data).split_over(tensor),
-                          all_gather(10).over(data), all_reduce(64 * 10).split_over(data)});
+              CollectiveList{all_gather(784 * 512).over(data).split_over(tensor),
+                             all_gather(512).over(data).split_over(tensor),
+                             all_gather(512 * 10).over(data).split_over(tensor),
+                             all_gather(10).over(data), all_reduce(64 * 10).split_over(data)});
 static_assert(stored_plan().backward ==
-              collectives{all_gather(512 * 10).over(data).split_over(tensor),
-                          all_gather(10).over(data),
-                          reduce_scatter(512 * 10).over(data).split_over(tensor),
-                          reduce_scatter(10).over(data),
-                          all_gather(784 * 512).over(data).split_over(tensor),
-                          all_gather(512).over(data).split_over(tensor),
-                          reduce_scatter(784 * 512).over(data).split_over(tensor),
-                          reduce_scatter(512).over(data).split_over(tensor)});
+              CollectiveList{all_gather(512 * 10).over(data).split_over(tensor),
+                             all_gather(10).over(data),
+                             reduce_scatter(512 * 10).over(data).split_over(tensor),
+                             reduce_scatter(10).over(data),
+                             all_gather(784 * 512).over(data).split_over(tensor),
+                             all_gather(512).over(data).split_over(tensor),
+                             reduce_scatter(784 * 512).over(data).split_over(tensor),
+                             reduce_scatter(512).over(data).split_over(tensor)});
 static_assert(stored_plan().settle.empty() && stored_plan().update.empty());
 }  // namespace plans
 

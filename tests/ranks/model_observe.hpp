@@ -302,7 +302,7 @@ Observed observe(const Architecture& architecture, int ranks, const Workload& wo
 }
 
 /// Where the calls of a part of a step are others than planned; empty if they are those.
-inline std::string difference(const std::string& part, const shardwise::collectives& planned,
+inline std::string difference(const std::string& part, const shardwise::CollectiveList& planned,
                               const std::vector<std::vector<shardwise::CountedCall>>& calls) {
   std::vector<shardwise::CountedCall> together = calls[0];
   for (std::size_t r = 1; r < calls.size(); ++r) {

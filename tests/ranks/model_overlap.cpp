@@ -265,8 +265,8 @@ TEST_CASE("the sums of a rank's share are planned, and half as many bytes as who
         cut.step(1, options);
         const Plan plan =
             plan_step(cut.model, {in}, CrossEntropy{}, options, Keep::state_over_data);
-        collectives all;
-        for (const collectives* part : {&plan.loss, &plan.settle, &plan.finish, &plan.update})
+        CollectiveList all;
+        for (const CollectiveList* part : {&plan.loss, &plan.settle, &plan.finish, &plan.update})
           for (const Collective& one : *part) all.add(one);
         for (const MeshAxis axis : {data, replica}) {
           const std::vector<CountedCall> mine = ranks.along(axis).log();
@@ -283,9 +283,9 @@ TEST_CASE("the sums of a rank's share are planned, and half as many bytes as who
         }
       }
       cut.model.set_sums_in_shares(false);
-      const collectives whole = settle_of(plain, Keep::whole);
+      const CollectiveList whole = settle_of(plain, Keep::whole);
       CHECK(settle_of(cut, Keep::whole) == whole);
-      const collectives of_share = settle_of(cut, Keep::state_over_data);
+      const CollectiveList of_share = settle_of(cut, Keep::state_over_data);
       if (sizes.data == 3)
         CHECK(2 * of_share.bytes_sent(sizes) == whole.bytes_sent(sizes));
       else

@@ -54,7 +54,7 @@ TEST_CASE("ranks sum once for each block, forward and backward") {
   const Plan plan = plan_of<Ends<TensorPlan::ids, TensorPlan::logits>, Train>(
       net, 2, testing::transformers::text);
   const Collective sum = all_reduce(2 * 11 * 16);
-  CHECK(plan.forward == collectives{sum, sum, sum});   // of the table, and of two blocks
-  CHECK(plan.backward == collectives{sum, sum, sum});  // of the logits, and of two blocks
+  CHECK(plan.forward == CollectiveList{sum, sum, sum});   // of the table, and of two blocks
+  CHECK(plan.backward == CollectiveList{sum, sum, sum});  // of the logits, and of two blocks
   CHECK(plan.settle.empty());
 }

@@ -130,7 +130,7 @@ Events of_gathering_layers() {
 
 Events of_plan(const Plan& plan) {
   Events gathers;
-  for (const collectives* part : {&plan.forward, &plan.backward})
+  for (const CollectiveList* part : {&plan.forward, &plan.backward})
     for (const Collective& one : *part)
       if (one.operation == Operation::all_gather && one.axis == data)
         gathers.push_back(static_cast<std::ptrdiff_t>(one.elements));

@@ -169,8 +169,8 @@ TEST_CASE("a step is noted as the plan says, one event inside the other or behin
     CAPTURE(ranks);
     Plan plan;
     traced_step(ranks, path, plan);
-    collectives planned;
-    for (const collectives* list :
+    CollectiveList planned;
+    for (const CollectiveList* list :
          {&plan.forward, &plan.loss, &plan.backward, &plan.settle, &plan.finish})
       for (const Collective& entry : *list) planned.add(entry);
     REQUIRE(planned.size() > 12);

@@ -1179,17 +1179,17 @@ constexpr Collective sent(std::size_t elements) {
       .over(MeshAxis::pipeline)
       .split_over(MeshAxis::data);
 }
-static_assert(messages_of(0).outputs == collectives{sent(3 * 7).split_over(MeshAxis::tensor),
-                                                    sent(1 * 7).split_over(MeshAxis::tensor)});
+static_assert(messages_of(0).outputs == CollectiveList{sent(3 * 7).split_over(MeshAxis::tensor),
+                                                       sent(1 * 7).split_over(MeshAxis::tensor)});
 static_assert(messages_of(0).gradients.empty());
-static_assert(messages_of(2).outputs == collectives{sent(3 * 6), sent(1 * 6)});
+static_assert(messages_of(2).outputs == CollectiveList{sent(3 * 6), sent(1 * 6)});
 static_assert(messages_of(2).bytes_sent({.pipeline = 4, .data = 2, .tensor = 2}) ==
               8 * (4 * 6 * 2 + 4 * 6));
 
 /// Whether the calls of this operation in the log of each rank are planned. `group` are ranks that
 /// make such calls.
 template <class Group>
-std::string difference(const collectives& planned, const mesh& sizes, Group& group,
+std::string difference(const CollectiveList& planned, const mesh& sizes, Group& group,
                        std::span<const CountedCall> log, Operation operation = Operation::send) {
   std::vector<CountedCall> calls;
   std::copy_if(log.begin(), log.end(), std::back_inserter(calls),
@@ -1249,7 +1249,7 @@ TEST_CASE("stages sum by themselves and together what their plans say") {
         check_counts(rank.ranks(), plan);
         const StageSums sums =
             plan_stage_sums<in_tied>(Tied{}, shape_of(3), sizes, options, keep, model.sending());
-        collectives of_all = sums.loss;
+        CollectiveList of_all = sums.loss;
         for (const Collective& one : sums.finish) of_all.add(one);
         auto& all = static_cast<Counting&>(rank.all_ranks());
         CHECK(difference(of_all, sizes, all, rank.line().log(), Operation::all_reduce) == "");

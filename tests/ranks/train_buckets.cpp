@@ -45,7 +45,7 @@ std::vector<float> settled(ThreadCommunicator& inner, std::size_t bytes, std::si
   Tensor<float, Batch> dy(y.global(), place_of(ranks));
   fill(dy.view().span(), 90 + ranks.rank());
   model.backward(dy.view());
-  const collectives planned = model.plan(in).settle;
+  const CollectiveList planned = model.plan(in).settle;
   CHECK(planned.size() == calls);
   ranks.clear();
   model.settle_gradients();

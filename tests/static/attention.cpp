@@ -79,12 +79,12 @@ constexpr Plan plan_on() {
   return plan<L, 4, Ends, Ends, true>(rows);
 }
 
-static_assert(plan_on<ByHead, Invariant>().forward == collectives{all_reduce(stream)});
-static_assert(plan_on<ByHead, Invariant>().backward == collectives{all_reduce(stream)});
+static_assert(plan_on<ByHead, Invariant>().forward == CollectiveList{all_reduce(stream)});
+static_assert(plan_on<ByHead, Invariant>().backward == CollectiveList{all_reduce(stream)});
 static_assert(plan_on<ByHead, Sequence>().forward ==
-              collectives{all_gather(stream), reduce_scatter(stream)});
+              CollectiveList{all_gather(stream), reduce_scatter(stream)});
 static_assert(plan_on<ByHead, Sequence>().backward ==
-              collectives{all_gather(stream), reduce_scatter(stream)});
+              CollectiveList{all_gather(stream), reduce_scatter(stream)});
 
 // A block whose attention and perceptron read the same input and are added before the ranks sum
 // them sends no more than its attention alone: half of what it sends if one follows the other.
@@ -92,25 +92,25 @@ static_assert(plan_on<ByHead, Sequence>().backward ==
 struct UpAndDown : Sequential<ColumnParallelLinear<8, 20>, Gelu, RowParallelLinear<20, 8>> {};
 struct Parallel : Residual<Sequential<LayerNorm<8>, Join<PartialSum, ByHead, UpAndDown>>> {};
 // end: parallel
-static_assert(plan_on<Parallel, Invariant>().forward == collectives{all_reduce(stream)});
-static_assert(plan_on<Parallel, Invariant>().backward == collectives{all_reduce(stream)});
+static_assert(plan_on<Parallel, Invariant>().forward == CollectiveList{all_reduce(stream)});
+static_assert(plan_on<Parallel, Invariant>().backward == CollectiveList{all_reduce(stream)});
 static_assert(plan_on<Parallel, Sequence>().forward ==
-              collectives{all_gather(stream), reduce_scatter(stream)});
+              CollectiveList{all_gather(stream), reduce_scatter(stream)});
 static_assert(plan_on<Parallel, Sequence>().backward ==
-              collectives{all_gather(stream), reduce_scatter(stream)});
+              CollectiveList{all_gather(stream), reduce_scatter(stream)});
 
 // With a norm for each of them, the outputs are still summed once.
 struct TwoNorms
     : Residual<
           Join<PartialSum, Sequential<LayerNorm<8>, ByHead>, Sequential<LayerNorm<8>, UpAndDown>>> {
 };
-static_assert(plan_on<TwoNorms, Invariant>().forward == collectives{all_reduce(stream)});
+static_assert(plan_on<TwoNorms, Invariant>().forward == CollectiveList{all_reduce(stream)});
 static_assert(plan_on<TwoNorms, Invariant>().backward ==
-              collectives{all_reduce(stream), all_reduce(stream)});
+              CollectiveList{all_reduce(stream), all_reduce(stream)});
 
 // Key heads are exchanged only if a rank needs those of another.
 struct Grouped : Sequential<Heads<8, 6, 2, 4>, RowParallelLinear<24, 8, false>> {};
-static_assert(plan<Grouped, 2>(rows).forward == collectives{all_reduce(stream)});
+static_assert(plan<Grouped, 2>(rows).forward == CollectiveList{all_reduce(stream)});
 static_assert(plan<Grouped, 2>(rows).backward.empty());
 static_assert(plan<Grouped, 4>(rows).forward.size() == 3 &&
               plan<Grouped, 4>(rows).forward[0].operation == Operation::halo_exchange &&
@@ -118,9 +118,9 @@ static_assert(plan<Grouped, 4>(rows).forward.size() == 3 &&
 
 // Ranks that have their own tokens gather keys and values alone.
 static_assert(plan_on<ByToken, Sequence>().forward ==
-              collectives{all_gather(key), all_gather(key)});
+              CollectiveList{all_gather(key), all_gather(key)});
 static_assert(plan_on<ByToken, Sequence>().backward ==
-              collectives{reduce_scatter(key), reduce_scatter(key)});
+              CollectiveList{reduce_scatter(key), reduce_scatter(key)});
 
 // With a window they fetch those that their tokens see and that lie on other ranks.
 struct ByWindow
@@ -129,7 +129,7 @@ struct ByWindow
                HeadLinear<8, 6, 4, false, split::none>, HeadLinear<8, 2, 4, false, split::none>,
                HeadLinear<8, 2, 4, false, split::none>>,
           Linear<split::none, 24, 8, false>> {};
-constexpr bool are_two(const collectives& sent, Operation operation, std::size_t elements) {
+constexpr bool are_two(const CollectiveList& sent, Operation operation, std::size_t elements) {
   return sent.size() == 2 && sent[0] == sent[1] && sent[0].operation == operation &&
          sent[0].elements == elements;
 }
@@ -142,9 +142,9 @@ struct ByExchange : Sequential<Join<Attend<>, HeadsOfTokens, HeadsOfTokens, Head
                                To<Sequence>, Linear<split::none, 24, 8, false>> {};
 constexpr Collective of_heads = all_to_all(2 * 10 * 6 * 4);
 static_assert(plan_on<ByExchange, Sequence>().forward ==
-              collectives{of_heads, of_heads, of_heads, of_heads});
+              CollectiveList{of_heads, of_heads, of_heads, of_heads});
 static_assert(plan_on<ByExchange, Sequence>().backward ==
-              collectives{of_heads, of_heads, of_heads, of_heads});
+              CollectiveList{of_heads, of_heads, of_heads, of_heads});
 
 static_assert(HeadLinear<8, 6, 4>{}.output_shape(rows).back() == Dim{Axis::feature, 6, 4});
 

@@ -52,8 +52,8 @@ constexpr Shape images{{Axis::batch, 4}, {Axis::channel, 6}, {Axis::height, 16},
 constexpr Shape rows{{Axis::batch, 4}, {Axis::feature, 6}};
 constexpr bool input_gradient = true;
 
-constexpr bool is(const Plan& plan, const collectives& forward, const collectives& backward,
-                  const collectives& settle = {}) {
+constexpr bool is(const Plan& plan, const CollectiveList& forward, const CollectiveList& backward,
+                  const CollectiveList& settle = {}) {
   return plan.forward == forward && plan.backward == backward && plan.settle == settle;
 }
 template <class In>
@@ -74,9 +74,9 @@ static_assert(plan_of<Ends<Batch, Batch>, ForwardOnly>(Norm{}, 4, images).forwar
 
 // Between a column- and a row-parallel layer, and between convolutions split likewise: nothing.
 using Mlp = Sequential<ColumnParallelLinear<6, 20>, BatchNorm<20>, Relu, RowParallelLinear<20, 6>>;
-static_assert(plan<Mlp, 4>(rows).forward == collectives{all_reduce(4 * 6)});
+static_assert(plan<Mlp, 4>(rows).forward == CollectiveList{all_reduce(4 * 6)});
 using Convolutions =
     Sequential<Conv2d<split::output, 6, 8, 1>, BatchNorm<8>, Relu, Conv2d<split::input, 8, 6, 1>>;
-static_assert(plan<Convolutions, 4>(images).forward == collectives{all_reduce(4 * 6 * 16 * 16)});
+static_assert(plan<Convolutions, 4>(images).forward == CollectiveList{all_reduce(4 * 6 * 16 * 16)});
 
 }  // namespace

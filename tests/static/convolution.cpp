@@ -169,8 +169,8 @@ static_assert(maps<Of<split::none>, Partial, Invariant, Invariant>);  // a bias 
 
 // --- plans ---------------------------------------------------------------------------------------
 
-constexpr bool is(const Plan& plan, const collectives& forward, const collectives& backward,
-                  const collectives& settle = {}) {
+constexpr bool is(const Plan& plan, const CollectiveList& forward, const CollectiveList& backward,
+                  const CollectiveList& settle = {}) {
   return plan.forward == forward && plan.backward == backward && plan.settle == settle;
 }
 template <class L, class Offered, class Wanted>

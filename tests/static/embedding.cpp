@@ -38,10 +38,11 @@ constexpr Plan plan_on() {
 }
 
 // A summand of each rank; ids that are split are gathered, as integers.
-static_assert(plan_on<ByRow, Invariant>().forward == collectives{all_reduce(output)});
-static_assert(plan_on<ByRow, Invariant, Sequence>().forward == collectives{reduce_scatter(output)});
+static_assert(plan_on<ByRow, Invariant>().forward == CollectiveList{all_reduce(output)});
+static_assert(plan_on<ByRow, Invariant, Sequence>().forward ==
+              CollectiveList{reduce_scatter(output)});
 static_assert(plan_on<ByRow, Batch>().forward ==
-              collectives{all_gather(2 * 8, Dtype::int32), all_reduce(output)});
+              CollectiveList{all_gather(2 * 8, Dtype::int32), all_reduce(output)});
 static_assert(plan_on<ByRow, Invariant>().backward.empty() &&
               plan_on<ByRow, Invariant>().settle.empty());
 
@@ -50,13 +51,13 @@ static_assert(plan_on<ByFeature, Invariant, Feature>().settle.empty());
 static_assert(plan_on<Whole, Invariant>().forward.empty() &&
               plan_on<Whole, Invariant>().settle.empty());
 static_assert(plan_on<Whole, Sequence, Sequence>().forward.empty());
-static_assert(plan_on<Whole, Sequence, Sequence>().settle == collectives{all_reduce(11 * 6)});
+static_assert(plan_on<Whole, Sequence, Sequence>().settle == CollectiveList{all_reduce(11 * 6)});
 
 // The last layer may share the table: nothing is owed then either.
 struct Words;
 struct Tied : Sequential<Owns<Words, ByRow>, Borrows<Words, ColumnParallelLinear<6, 11, false>>> {};
-static_assert(plan_on<Tied, Invariant, Feature>().forward == collectives{all_reduce(output)});
-static_assert(plan_on<Tied, Invariant, Feature>().backward == collectives{all_reduce(output)});
+static_assert(plan_on<Tied, Invariant, Feature>().forward == CollectiveList{all_reduce(output)});
+static_assert(plan_on<Tied, Invariant, Feature>().backward == CollectiveList{all_reduce(output)});
 static_assert(plan_on<Tied, Invariant, Feature>().settle.empty());
 
 }  // namespace

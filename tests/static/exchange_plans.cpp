@@ -24,9 +24,9 @@ using Feature = Sharded<Axis::feature>;
 constexpr Shape in{{Axis::batch, 4}, {Axis::feature, 6}};
 
 static_assert(plan<MaximumAndSum, 2, Feature, Feature, true>(in).forward ==
-              collectives{all_reduce(4), all_reduce(24)});
+              CollectiveList{all_reduce(4), all_reduce(24)});
 static_assert(plan<MaximumAndSum, 2, Feature, Feature, true>(in).backward ==
-              collectives{all_reduce(24)});
+              CollectiveList{all_reduce(24)});
 static_assert(plan<MaximumAndSum, 2, Feature, Feature>(in).backward.empty());
 
 }  // namespace

@@ -41,27 +41,27 @@ constexpr Plan plan_on() {
 
 // A summand of each rank; the router owes one sum, and the experts nothing. A balancing loss sends
 // nothing, unless ranks have different rows: then they add choices, probabilities and rows.
-static_assert(plan_on<Split, Invariant>().forward == collectives{all_reduce(values)});
-static_assert(plan_on<Split, Invariant>().backward == collectives{all_reduce(values)});
-static_assert(plan_on<Split, Invariant>().settle == collectives{all_reduce(router)});
+static_assert(plan_on<Split, Invariant>().forward == CollectiveList{all_reduce(values)});
+static_assert(plan_on<Split, Invariant>().backward == CollectiveList{all_reduce(values)});
+static_assert(plan_on<Split, Invariant>().settle == CollectiveList{all_reduce(router)});
 static_assert(plan_on<Balanced, Invariant>().forward == plan_on<Split, Invariant>().forward);
 static_assert(plan_on<Balanced, Invariant>().backward == plan_on<Split, Invariant>().backward);
 
 using BalancedWhole = decltype(Whole{}.balanced_by(0.01));
 static_assert(plan_on<BalancedWhole, Sequence>().forward ==
-              collectives{all_reduce(2 * 5 + 1, Dtype::float64)});
+              CollectiveList{all_reduce(2 * 5 + 1, Dtype::float64)});
 static_assert(plan_on<BalancedWhole, Sequence>().backward.empty());
 
 // A split sequence is gathered, and the result scattered.
 static_assert(plan_on<Split, Sequence>().forward ==
-              collectives{all_gather(values), reduce_scatter(values)});
+              CollectiveList{all_gather(values), reduce_scatter(values)});
 static_assert(plan_on<Split, Sequence>().backward ==
-              collectives{all_gather(values), reduce_scatter(values)});
+              CollectiveList{all_gather(values), reduce_scatter(values)});
 
 // Ranks with all experts send nothing but gradients.
 static_assert(plan_on<Whole, Sequence>().forward.empty() &&
               plan_on<Whole, Sequence>().backward.empty());
-static_assert(plan_on<Whole, Sequence>().settle == collectives{all_reduce(router + 5 * expert)});
+static_assert(plan_on<Whole, Sequence>().settle == CollectiveList{all_reduce(router + 5 * expert)});
 static_assert(plan_on<Whole, Invariant>().settle.empty());
 
 // 5 experts over 4 ranks, and over 8.
@@ -94,8 +94,8 @@ struct Block : Sequential<Residual<Sequential<RmsNorm<6>, Join<Attend<>, Heads, 
                           Residual<Sequential<RmsNorm<6>, Split>>> {};
 // end: block
 static_assert(plan_on<Block, Invariant>().forward ==
-              collectives{all_reduce(values), all_reduce(values)});
+              CollectiveList{all_reduce(values), all_reduce(values)});
 static_assert(plan_on<Block, Invariant>().backward ==
-              collectives{all_reduce(values), all_reduce(values)});
+              CollectiveList{all_reduce(values), all_reduce(values)});
 
 }  // namespace

@@ -37,7 +37,7 @@ static_assert(local_block<Needed>(images, {3, 4}) == Interval{23, 6});
 static_assert(local_block<Needed>(images, {0, 1}) == Interval{0, 29});
 
 constexpr Collective entry(auto redistribution) {
-  collectives list;
+  CollectiveList list;
   detail::add_redistribution<decltype(redistribution)>(list, images, Dtype::float32, {},
                                                        Axis::batch);
   return list[0];

@@ -28,8 +28,8 @@ using Row = RowParallelLinear<15, 10>;
 constexpr bool input_gradient = true;
 
 /// Whether a plan is exactly this.
-constexpr bool is(const Plan& plan, const collectives& forward, const collectives& backward,
-                  const collectives& settle = {}) {
+constexpr bool is(const Plan& plan, const CollectiveList& forward, const CollectiveList& backward,
+                  const CollectiveList& settle = {}) {
   return plan.forward == forward && plan.backward == backward && plan.settle == settle &&
          plan.loss.empty();
 }
@@ -172,8 +172,8 @@ static_assert(is(plan_of<Ends<Batch, Batch>, ForwardOnly>(
 // --- dtypes and sizes ----------------------------------------------------------------------------
 
 static_assert(plan<Mlp, 4>(batch{64}, Dtype::bfloat16).forward ==
-              collectives{all_reduce(640, Dtype::bfloat16)});
-static_assert(plan<Mlp, 4>(batch{0}).forward == collectives{all_reduce(0)});  // still called
+              CollectiveList{all_reduce(640, Dtype::bfloat16)});
+static_assert(plan<Mlp, 4>(batch{0}).forward == CollectiveList{all_reduce(0)});  // still called
 // Sizes given at construction give the same plan.
 constexpr Shape in{{Axis::batch, 64}, {Axis::feature, 20}};
 constexpr ColumnParallelLinear<dynamic, dynamic> given(20, 15);
@@ -223,7 +223,7 @@ constexpr std::array two_inputs{Shape{{Axis::batch, 64}, {Axis::feature, 20}},
                                 Shape{{Axis::batch, 64}, {Axis::feature, 3}}};
 
 template <class Use>
-constexpr bool two_and_two(const collectives& backward) {
+constexpr bool two_and_two(const CollectiveList& backward) {
   return is(plan_of<TwoEnds, Use>(TwoAndTwo{}, 4, two_inputs),
             {all_gather(64 * 30), all_gather(64 * 10), reduce_scatter(64 * 15)}, backward,
             {all_reduce(10 * 3 + 10)});
@@ -340,12 +340,12 @@ static_assert(seconds_in_shares < 0.2 * seconds_between_machines(machines, false
 static_assert(seconds_in_shares < 0.2 * seconds_between_machines({.replica = 12496}, true));
 // All ranks send as many bytes as along one axis with all of them.
 static_assert(plan_on<Column>({.replica = 3, .data = 2, .tensor = 5}).settle ==
-              collectives{reduce_scatter(315).over(MeshAxis::data).split_over(MeshAxis::tensor),
-                          all_reduce(315)
-                              .over(MeshAxis::replica)
-                              .split_over(MeshAxis::tensor)
-                              .split_over(MeshAxis::data),
-                          all_gather(315).over(MeshAxis::data).split_over(MeshAxis::tensor)});
+              CollectiveList{reduce_scatter(315).over(MeshAxis::data).split_over(MeshAxis::tensor),
+                             all_reduce(315)
+                                 .over(MeshAxis::replica)
+                                 .split_over(MeshAxis::tensor)
+                                 .split_over(MeshAxis::data),
+                             all_gather(315).over(MeshAxis::data).split_over(MeshAxis::tensor)});
 static_assert(
     plan_on<Column>({.replica = 3, .data = 2}).settle.bytes_sent({.replica = 3, .data = 2}) ==
     plan_on<Column>({.data = 6}).settle.bytes_sent({.data = 6}));

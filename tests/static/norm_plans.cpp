@@ -83,8 +83,8 @@ static_assert(parameters_of_rank<Ends<Features, Features>>(RmsNorm<20>{}, Place{
 
 constexpr bool input_gradient = true;
 
-constexpr bool is(const Plan& plan, const collectives& forward, const collectives& backward,
-                  const collectives& settle = {}) {
+constexpr bool is(const Plan& plan, const CollectiveList& forward, const CollectiveList& backward,
+                  const CollectiveList& settle = {}) {
   return plan.forward == forward && plan.backward == backward && plan.settle == settle;
 }
 
@@ -106,7 +106,7 @@ static_assert(is(plan_on<LayerNorm<20>, Features>(), {all_reduce(rows), all_redu
 static_assert(is(plan_on<RmsNorm<20>, Features>(), {all_reduce(rows)}, {all_reduce(rows)}));
 // Statistics are exchanged in the dtype in which they are summed.
 static_assert(plan<RmsNorm<20>, 4, Features, Features>(text, Dtype::bfloat16).forward ==
-              collectives{all_reduce(rows, Dtype::float32)});
+              CollectiveList{all_reduce(rows, Dtype::float32)});
 // Without parameters and without anybody who asks for a gradient, nothing goes backward.
 static_assert(plan<RmsNorm<20, Affine::none>, 4, Features, Features>(text).backward.empty());
 

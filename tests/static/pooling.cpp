@@ -96,7 +96,7 @@ template <class L, Layout In, Layout Wanted = In>
 constexpr Plan plan_on() {
   return plan<L, 4, In, Wanted, input_gradient>(images);
 }
-constexpr bool is(const Plan& plan, const collectives& forward, const collectives& backward) {
+constexpr bool is(const Plan& plan, const CollectiveList& forward, const CollectiveList& backward) {
   return plan.forward == forward && plan.backward == backward && plan.settle.empty();
 }
 
@@ -105,7 +105,7 @@ static_assert(is(plan_on<Max, Channels>(), {}, {}));
 static_assert(is(plan_on<Max, Batch>(), {}, {}));
 
 // Windows that straddle shards: one exchange of halos each way, of the rows that are missing alone.
-constexpr bool is_one(const collectives& list, Operation operation, std::size_t bytes) {
+constexpr bool is_one(const CollectiveList& list, Operation operation, std::size_t bytes) {
   return list.size() == 1 && list[0].operation == operation && list.bytes_sent(4) == bytes;
 }
 constexpr std::size_t missing = 3 * 4 * 6 * 16 * sizeof(float);
@@ -119,27 +119,28 @@ static_assert(plan_on<MaxPool2d<2>, Rows>().forward.bytes_sent(4) == 0);
 template <class... Behind>
 using Summands = Sequential<Conv2d<split::input, 6, 6, kernel(3, {.padding = 1})>, Behind...>;
 static_assert(plan<Summands<Average>, 4, Channels>(images).forward ==
-              collectives{all_reduce(pooled)});
-static_assert(plan<Summands<Max>, 4, Channels>(images).forward == collectives{all_reduce(whole)});
+              CollectiveList{all_reduce(pooled)});
+static_assert(plan<Summands<Max>, 4, Channels>(images).forward ==
+              CollectiveList{all_reduce(whole)});
 static_assert(plan<Summands<Average, Relu>, 4, Channels, Channels>(images).forward ==
-              collectives{reduce_scatter(pooled)});
+              CollectiveList{reduce_scatter(pooled)});
 static_assert(plan<Summands<GlobalAveragePool, Flatten, ColumnParallelLinear<6, 3>>, 4, Channels,
                    Sharded<Axis::feature>>(images)
-                  .forward == collectives{all_reduce(4 * 6)});
+                  .forward == CollectiveList{all_reduce(4 * 6)});
 
 // Upsampling would make four times more of them, so they are summed in front of it, also on the way
 // back.
 constexpr std::size_t large = 4 * 6 * 32 * 32;
 using Larger = Summands<Upsample2d<2>>;
 static_assert(plan<Larger, 4, Channels, Replicated, input_gradient>(images).forward ==
-              collectives{all_reduce(whole)});
+              CollectiveList{all_reduce(whole)});
 static_assert(plan<Larger, 4, Channels, Replicated, input_gradient>(images).backward ==
-              collectives{all_reduce(whole)});
-static_assert(plan<Larger, 4, Channels>(images).forward == collectives{all_reduce(whole)});
+              CollectiveList{all_reduce(whole)});
+static_assert(plan<Larger, 4, Channels>(images).forward == CollectiveList{all_reduce(whole)});
 static_assert(plan<Larger, 4, Channels, Channels>(images).forward ==
-              collectives{reduce_scatter(whole)});
+              CollectiveList{reduce_scatter(whole)});
 static_assert(plan_on<Upsample2d<2>, Channels, Invariant>().forward ==
-              collectives{all_gather(large)});
+              CollectiveList{all_gather(large)});
 
 // A U-Net whose channels are split gathers the skip behind the fork, and beside it what pooling has
 // made of it. One gather in front of the fork sends more: on the way back the whole gradient of the
@@ -164,15 +165,15 @@ static_assert(is(plan_on<GlobalAveragePool, Rows, Invariant>(), {all_reduce(4 * 
 // Flatten turns rows into whole planes, and a row-parallel layer behind it finds its features.
 using Head = Sequential<MaxPool2d<2>, Flatten, RowParallelLinear<384, 10>>;
 static_assert(plan<Head, 4, Rows>(images).forward ==
-              collectives{all_to_all(pooled), all_reduce(4 * 10)});
+              CollectiveList{all_to_all(pooled), all_reduce(4 * 10)});
 // On 3 ranks windows straddle shards.
 static_assert(plan<Head, 3, Rows>(images).forward.size() == 3 &&
               plan<Head, 3, Rows>(images).forward[0].operation == Operation::halo_exchange);
 // Where a layer behind wants whole images, it is one gather and no detour.
 static_assert(plan<Sequential<Flatten, ColumnParallelLinear<1536, 10>>, 4, Rows,
                    Sharded<Axis::feature>>(images)
-                  .forward == collectives{all_gather(whole)});
+                  .forward == CollectiveList{all_gather(whole)});
 static_assert(plan<Sequential<Flatten, Linear<split::none, 1536, 10>>, 4, Rows, Batch>(images)
-                  .forward == collectives{all_to_all(whole)});
+                  .forward == CollectiveList{all_to_all(whole)});
 
 }  // namespace

@@ -66,14 +66,14 @@ static_assert(local_shape<Partial>(out, {2, 8}) == out);
 // and with all weights whole the gradients.
 constexpr std::size_t hidden = rows * 512, logits = rows * 10, weights = 785 * 512 + 513 * 10;
 static_assert(plan<Columns, 8>(samples).forward ==
-              collectives{all_gather(hidden), all_gather(logits)});
-static_assert(plan<Columns, 8>(samples).backward == collectives{reduce_scatter(hidden)});
+              CollectiveList{all_gather(hidden), all_gather(logits)});
+static_assert(plan<Columns, 8>(samples).backward == CollectiveList{reduce_scatter(hidden)});
 static_assert(plan<Rows, 8>(samples).forward ==
-              collectives{reduce_scatter(hidden), all_reduce(logits)});
-static_assert(plan<Rows, 8>(samples).backward == collectives{all_gather(hidden)});
-static_assert(plan<Alternating, 8>(samples).forward == collectives{all_reduce(logits)});
+              CollectiveList{reduce_scatter(hidden), all_reduce(logits)});
+static_assert(plan<Rows, 8>(samples).backward == CollectiveList{all_gather(hidden)});
+static_assert(plan<Alternating, 8>(samples).forward == CollectiveList{all_reduce(logits)});
 static_assert(plan<Alternating, 8>(samples).backward.empty());
-static_assert(plan<Data, 8, Batch, Batch>(samples).settle == collectives{all_reduce(weights)});
+static_assert(plan<Data, 8, Batch, Batch>(samples).settle == CollectiveList{all_reduce(weights)});
 
 // A ring sends n (P - 1) for a gather or scatter of n, and twice that for an all-reduce.
 static_assert(plan<Columns, 8>(samples).bytes_sent() == 7 * 4 * (2 * hidden + logits));

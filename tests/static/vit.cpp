@@ -54,7 +54,7 @@ static_assert(std::same_as<taken<Token, Replicated>, Invariant>);
 constexpr Shape tokens{{Axis::batch, 2}, {Axis::sequence, 6}, {Axis::feature, 8}};
 static_assert(plan<Token, 4, Invariant, Invariant>(tokens).settle.empty());
 static_assert(plan<Token, 4, Feature, Feature>(tokens).settle.empty());
-static_assert(plan<Token, 4, Batch, Batch>(tokens).settle == collectives{all_reduce(8)});
+static_assert(plan<Token, 4, Batch, Batch>(tokens).settle == CollectiveList{all_reduce(8)});
 
 // --- a model of one block: 4 patches and the class token -----------------------------------------
 
@@ -77,9 +77,9 @@ constexpr Plan plan_in() {
 
 // Patches are split by feature, and gathered once for the stream.
 static_assert(plan_in<TensorPlan, Feature>().forward ==
-              collectives{all_gather(stream), all_reduce(stream), all_reduce(stream)});
+              CollectiveList{all_gather(stream), all_reduce(stream), all_reduce(stream)});
 static_assert(plan_in<TensorPlan, Feature>().backward ==
-              collectives{all_reduce(first), all_reduce(stream), all_reduce(stream)});
+              CollectiveList{all_reduce(first), all_reduce(stream), all_reduce(stream)});
 static_assert(plan_in<TensorPlan, Feature>().settle.empty());
 
 // Dropout sends nothing.
@@ -92,13 +92,13 @@ static_assert(plan_in<TensorPlan, Feature, dropping>().settle.empty());
 
 // The class tokens come from the rank that has them.
 static_assert(plan_in<SequencePlan, Feature>().forward ==
-              collectives{all_to_all(stream), all_gather(stream), reduce_scatter(stream),
-                          all_gather(stream), reduce_scatter(stream), all_reduce(first)});
+              CollectiveList{all_to_all(stream), all_gather(stream), reduce_scatter(stream),
+                             all_gather(stream), reduce_scatter(stream), all_reduce(first)});
 
 // Keys and values are gathered, and the gradient of the whole patches.
 static_assert(plan_in<ContextPlan, Invariant>().forward ==
-              collectives{all_gather(stream), all_gather(stream), all_reduce(first)});
+              CollectiveList{all_gather(stream), all_gather(stream), all_reduce(first)});
 static_assert(plan_in<ContextPlan, Invariant>().backward ==
-              collectives{reduce_scatter(stream), reduce_scatter(stream), all_gather(stream)});
+              CollectiveList{reduce_scatter(stream), reduce_scatter(stream), all_gather(stream)});
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "shardwise/layout/layout.hpp"
 #include "shardwise/layout/local_shape.hpp"
-#include "shardwise/model/collectives.hpp"
+#include "shardwise/model/collective_list.hpp"
 #include "shardwise/model/observer.hpp"
 #include "shardwise/redistribute/movement.hpp"
 

@@ -99,7 +99,7 @@ class Describer : public WalkVisitor {
   Sending sending_;
   bool trains_;
   GrowingList<std::string> cells_;  // row after row
-  collectives forward_;             // of all rows
+  CollectiveList forward_;          // of all rows
   NumberedPath path_;
 };
 

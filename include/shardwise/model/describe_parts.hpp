@@ -20,7 +20,7 @@ inline std::string with_bytes(std::size_t bytes) {
 }
 
 /// "all_reduce(640 x float32), 15360 bytes" for each collective of a list; empty for an empty list.
-std::string listed(const collectives& list, const mesh& sizes);
+std::string listed(const CollectiveList& list, const mesh& sizes);
 
 /// The position of a walk: "2.0.1".
 class NumberedPath {
@@ -134,7 +134,7 @@ std::string totals(const Plan& plan);
 
 namespace shardwise::detail {
 
-SHARDWISE_INLINE std::string listed(const collectives& list, const mesh& sizes) {
+SHARDWISE_INLINE std::string listed(const CollectiveList& list, const mesh& sizes) {
   std::string text;
   for (const Collective& entry : list) {
     if (!text.empty()) text += "; ";
@@ -150,7 +150,7 @@ SHARDWISE_INLINE Shape PlaceInSlice::part(const Shape& all) const {
 }
 
 SHARDWISE_INLINE std::string totals(const Plan& plan) {
-  const auto total = [&](const collectives& list) {
+  const auto total = [&](const CollectiveList& list) {
     return with_bytes(list.bytes_sent(plan.sizes));
   };
   const std::string owed = listed(plan.settle, plan.sizes);

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "shardwise/comm/mark.hpp"
-#include "shardwise/model/collectives.hpp"
+#include "shardwise/model/collective_list.hpp"
 
 namespace shardwise {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "shardwise/core/mesh.hpp"
+#include "shardwise/model/collective_list.hpp"
 #include "shardwise/model/collective_of.hpp"
-#include "shardwise/model/collectives.hpp"
 #include "shardwise/model/join.hpp"
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/layer_checks.hpp"
@@ -71,13 +71,13 @@ constexpr Shape input_shape(batch samples) {
 /// not needed at this number, see `stays_in_place`; a model on `SingleRank` calls none of them.
 /// Along the axes that cut samples there are none for one rank.
 struct Plan {
-  mesh sizes{};          ///< of the ranks of the model
-  collectives forward;   ///< of layers and between them
-  collectives backward;  ///< their adjoints
-  collectives settle;    ///< of gradients, once for each step
-  collectives loss;      ///< of the loss itself, such as its sum over ranks
-  collectives finish;    ///< of the end of a step: whether gradients overflowed, and their norm
-  collectives update;    ///< of parameters that ranks update for each other, see Keep
+  mesh sizes{};             ///< of the ranks of the model
+  CollectiveList forward;   ///< of layers and between them
+  CollectiveList backward;  ///< their adjoints
+  CollectiveList settle;    ///< of gradients, once for each step
+  CollectiveList loss;      ///< of the loss itself, such as its sum over ranks
+  CollectiveList finish;    ///< of the end of a step: whether gradients overflowed, and their norm
+  CollectiveList update;    ///< of parameters that ranks update for each other, see Keep
 
   /// Bytes that all ranks together send in one step, see `Collective::bytes_sent`.
   constexpr std::size_t bytes_sent() const {
@@ -120,8 +120,8 @@ struct PlanVisitor : WalkVisitor {
   bool trains;
   mesh sizes;
   Keep keep = Keep::whole;  ///< of model and optimizer
-  collectives forward{};
-  collectives returning{};
+  CollectiveList forward{};
+  CollectiveList returning{};
   /// Elements of the parameters that are settled, by Holding: of the rank at each place along
   /// `tensor` if they are split.
   GrowingList<std::size_t> held[holdings.size()]{};
@@ -173,7 +173,7 @@ struct PlanVisitor : WalkVisitor {
   constexpr void layer(const L& layer, const Shape& in, const Shape&) {
     using Exchanges = exchanges_t<L, In>;
     using Indices = std::make_index_sequence<std::tuple_size_v<Exchanges>>;
-    collectives used;  // whole parameters
+    CollectiveList used;  // whole parameters
     const bool is_of_stages = shared.begins_with<L>();
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
       using Use = typename decltype(use)::type;
@@ -202,8 +202,8 @@ struct PlanVisitor : WalkVisitor {
   }
 
   /// The collectives of the gradients of the parameters so far.
-  constexpr collectives settling() {
-    collectives list;
+  constexpr CollectiveList settling() {
+    CollectiveList list;
     for_each_settled({stored_gradients(keep, sizes), used_gradients(keep, sizes)}, sizes, sending,
                      [&](Holding holding, const SettleMoves& moves) {
                        add_calls(list, moves, elements(holding), sizes, sending);
@@ -212,8 +212,8 @@ struct PlanVisitor : WalkVisitor {
   }
 
   /// The collectives by which ranks along `data` get the parameters that others of them updated.
-  constexpr collectives updating() {
-    collectives list;
+  constexpr CollectiveList updating() {
+    CollectiveList list;
     if (sizes.data == 1) return list;
     for (const Holding holding : holdings) {
       Collective entry = all_gather(0, sending.parameters).over(MeshAxis::data);
@@ -234,7 +234,7 @@ struct PlanVisitor : WalkVisitor {
     if constexpr (Returns) add_over_context<adjoint_t<R>, L>(returning, shape);
   }
   template <class R, Layout L>
-  constexpr void add_over_context(collectives& list, const Shape& shape) const {
+  constexpr void add_over_context(CollectiveList& list, const Shape& shape) const {
     const auto made = collective_of<R>(shape, sending.values);
     if (!made) return;
     Collective entry = made->over(MeshAxis::context);
@@ -250,17 +250,17 @@ struct PlanVisitor : WalkVisitor {
   }
 
   /// Adds the call by which ranks gather a parameter of which each has a share.
-  constexpr void add_used(collectives& list, std::size_t elements, bool is_split) const {
+  constexpr void add_used(CollectiveList& list, std::size_t elements, bool is_split) const {
     if (sizes.data == 1 || elements == 0) return;
     const Collective entry = all_gather(elements, sending.values).over(MeshAxis::data);
     list.add(is_split && sizes.tensor > 1 ? entry.split_over(MeshAxis::tensor) : entry);
   }
   /// To `returning`, for reading backwards: the calls, or those that sum the gradients of the same
   /// parameters.
-  constexpr void add_reversed(const collectives& gathered) {
+  constexpr void add_reversed(const CollectiveList& gathered) {
     for (std::size_t i = gathered.size(); i-- > 0;) returning.add(gathered[i]);
   }
-  constexpr void add_reducing(const collectives& gathered) {
+  constexpr void add_reducing(const CollectiveList& gathered) {
     for (std::size_t i = gathered.size(); i-- > 0;) {
       Collective entry = gathered[i];
       entry.operation = Operation::reduce_scatter;

@@ -11,15 +11,15 @@
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/layout.hpp"
+#include "shardwise/model/collective_list.hpp"
 #include "shardwise/model/collective_of.hpp"
-#include "shardwise/model/collectives.hpp"
 #include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/redistribute/redistribute.hpp"
 
 namespace shardwise::detail {
 
 /// Adds an all-reduce along each axis that cuts the samples of a batch over several ranks.
-constexpr void add_over_samples(collectives& list, const Collective& entry, const mesh& sizes) {
+constexpr void add_over_samples(CollectiveList& list, const Collective& entry, const mesh& sizes) {
   for (const MeshAxis axis : sample_axes)
     if (sizes[axis] > 1) list.add(entry.over(axis));
 }
@@ -36,7 +36,7 @@ constexpr Collective split_by_samples(Collective entry, const Shape& shape, cons
 
 /// The collective of R on a tensor of shape `shape`, if R communicates.
 template <class R>
-constexpr void add_redistribution(collectives& list, const Shape& shape, Dtype dtype,
+constexpr void add_redistribution(CollectiveList& list, const Shape& shape, Dtype dtype,
                                   const mesh& sizes, Axis cut) {
   if (const auto entry = collective_of<R>(shape, dtype))
     list.add(split_by_samples(*entry, shape, sizes, cut));
@@ -45,8 +45,8 @@ constexpr void add_redistribution(collectives& list, const Shape& shape, Dtype d
 /// The collectives of R in the exchange One of a layer or loss whose input is cut by `cut` over
 /// `context`.
 template <class One, class R>
-constexpr void add_exchange(collectives& list, const Shape& shape, Dtype dtype, const mesh& sizes,
-                            Axis cut) {
+constexpr void add_exchange(CollectiveList& list, const Shape& shape, Dtype dtype,
+                            const mesh& sizes, Axis cut) {
   const bool is_of_all_rows = is_over_rows<One> && cut == Axis::height;
   mesh splitting = sizes;  // each rank along `context` has all of these numbers
   if (is_of_all_rows) splitting.context = 1;
@@ -66,7 +66,7 @@ constexpr void add_exchange(collectives& list, const Shape& shape, Dtype dtype, 
 }
 
 template <class Exchanges, std::size_t N, std::size_t... Is>
-constexpr void add_exchanges(collectives& list, const std::array<Shape, N>& shapes, Dtype dtype,
+constexpr void add_exchanges(CollectiveList& list, const std::array<Shape, N>& shapes, Dtype dtype,
                              const mesh& sizes, Axis cut, std::index_sequence<Is...>) {
   const auto add = [&]<class One>(std::type_identity<One>, const Shape& shape) {
     add_exchange<One, typename One::redistribution>(list, shape, dtype, sizes, cut);
@@ -76,12 +76,12 @@ constexpr void add_exchanges(collectives& list, const std::array<Shape, N>& shap
 
 /// From the last to the first: lists of adjoints are read backwards.
 template <class Exchanges, std::size_t N, std::size_t... Is>
-constexpr void add_adjoint_exchanges(collectives& list, const std::array<Shape, N>& shapes,
+constexpr void add_adjoint_exchanges(CollectiveList& list, const std::array<Shape, N>& shapes,
                                      Dtype dtype, const mesh& sizes, Axis cut,
                                      std::index_sequence<Is...>) {
   const auto add = [&]<class One>(std::type_identity<One>, const Shape& shape) {
     if constexpr (has_adjoint<One>) {
-      collectives forward;
+      CollectiveList forward;
       add_exchange<One, adjoint_t<typename One::redistribution>>(forward, shape, dtype, sizes, cut);
       for (std::size_t i = forward.size(); i-- > 0;) list.add(forward[i]);
     }

@@ -10,7 +10,7 @@
 #include "shardwise/comm/detail/sum_tree.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/mesh.hpp"
-#include "shardwise/model/collectives.hpp"
+#include "shardwise/model/collective_list.hpp"
 #include "shardwise/model/plan.hpp"
 
 namespace shardwise {
@@ -158,7 +158,7 @@ constexpr CriticalPath critical_path(const Collective& entry, const mesh& sizes,
 ///     static_assert(predict(plan<Gpt, mesh{.data = 64, .tensor = 8}>(batch{512}), cost) < 0.1);
 constexpr double predict(const Plan& plan, const StepCost& cost) {
   double seconds = 0;
-  for (const collectives* part :
+  for (const CollectiveList* part :
        {&plan.forward, &plan.backward, &plan.settle, &plan.loss, &plan.finish, &plan.update})
     for (const Collective& entry : *part)
       seconds += critical_path(entry, plan.sizes, cost.compares_calls).on(cost[entry.axis]);

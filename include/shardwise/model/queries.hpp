@@ -5,7 +5,7 @@
 //     struct Mlp : Sequential<ColumnParallelLinear<784, 512>, Relu, RowParallelLinear<512, 10>> {};
 //
 //     static_assert(std::same_as<layer_output_layout_t<Mlp, 0>, Sharded<Axis::feature>>);
-//     static_assert(plan<Mlp, 8>(batch{512}).forward == collectives{all_reduce(512 * 10)});
+//     static_assert(plan<Mlp, 8>(batch{512}).forward == CollectiveList{all_reduce(512 * 10)});
 //     static_assert(plan<Mlp, 8>(batch{512}).bytes_sent() < 4_MiB);
 //     static_assert(memory_of<Mlp, 8>(batch{512}).largest().bytes() < 3_MiB);
 //     static_assert(memory_of<Mlp, 8>(batch{512}).imbalance() < 1.01);

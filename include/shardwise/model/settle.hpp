@@ -10,7 +10,7 @@
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
-#include "shardwise/model/collectives.hpp"
+#include "shardwise/model/collective_list.hpp"
 #include "shardwise/model/precision.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/settle_moves.hpp"

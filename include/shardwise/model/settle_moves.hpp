@@ -10,7 +10,7 @@
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
-#include "shardwise/model/collectives.hpp"
+#include "shardwise/model/collective_list.hpp"
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/parameter_layout.hpp"
@@ -158,7 +158,7 @@ constexpr void for_each_settled(const Settling& settling, const mesh& sizes, con
 /// Adds the calls of all ranks. The rank at each place along `tensor` has as many gradients of the
 /// group as `here` says, or all the same if it says one number. A rank that has fewer than others
 /// may have fewer buckets.
-constexpr void add_calls(collectives& list, const SettleMoves& moves,
+constexpr void add_calls(CollectiveList& list, const SettleMoves& moves,
                          const GrowingList<std::size_t>& here, const mesh& sizes,
                          const Sending& sending) {
   const bool of_shares = moves.before == HeldSums::share || moves.scatters();

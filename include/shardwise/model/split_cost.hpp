@@ -80,7 +80,7 @@ struct PriceVisitor : PlanVisitor {
 
   constexpr double seconds(const SplitCost& cost) const {
     double sum = operations / cost.flops;
-    for (const collectives* part : {&forward, &returning})
+    for (const CollectiveList* part : {&forward, &returning})
       for (const Collective& entry : *part)
         sum += critical_path(entry, sizes, cost.wires.compares_calls).on(cost.wires[entry.axis]);
     const std::size_t owed = held[static_cast<std::size_t>(Holding::owing)][0];

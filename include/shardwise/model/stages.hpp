@@ -9,7 +9,7 @@
 
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
-#include "shardwise/model/collectives.hpp"
+#include "shardwise/model/collective_list.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/shares.hpp"
 

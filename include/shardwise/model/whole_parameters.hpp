@@ -15,7 +15,7 @@
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
-#include "shardwise/model/collectives.hpp"
+#include "shardwise/model/collective_list.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/precision.hpp"
 #include "shardwise/model/run.hpp"

@@ -10,7 +10,7 @@
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layout/layouts.hpp"
 #include "shardwise/layout/over.hpp"
-#include "shardwise/model/collectives.hpp"
+#include "shardwise/model/collective_list.hpp"
 #include "shardwise/model/plan_entries.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/stage_layers.hpp"
@@ -22,8 +22,8 @@ namespace shardwise {
 /// Each message is a Collective with Operation::send along `pipeline`, which the ranks of a stage
 /// send together.
 struct MessagePlan {
-  collectives outputs;    ///< to later stages
-  collectives gradients;  ///< to earlier stages
+  CollectiveList outputs;    ///< to later stages
+  CollectiveList gradients;  ///< to earlier stages
 
   /// Bytes that all ranks with this place along `pipeline` send.
   constexpr std::size_t bytes_sent(const mesh& sizes) const {
@@ -68,7 +68,7 @@ constexpr MessagePlan plan_messages(const L& whole, const mesh& sizes,
     if (!message.exists()) continue;
     const auto cut = static_cast<std::size_t>(message.is_gradient() ? message.to : message.from);
     const auto& in = micro_batches[static_cast<std::size_t>(message.micro_batch)];
-    collectives& list = message.is_gradient() ? plan.gradients : plan.outputs;
+    CollectiveList& list = message.is_gradient() ? plan.gradients : plan.outputs;
     [&]<std::size_t... Is>(std::index_sequence<Is...>) {
       ((Is == cut ? list.add(detail::message_at<Cut[Is], E>(whole, sizes, in, dtype)) : void()),
        ...);

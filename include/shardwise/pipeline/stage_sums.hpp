@@ -7,7 +7,7 @@
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/mesh.hpp"
-#include "shardwise/model/collectives.hpp"
+#include "shardwise/model/collective_list.hpp"
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/parameter_layout.hpp"
 #include "shardwise/model/sending.hpp"
@@ -19,10 +19,10 @@ namespace shardwise {
 
 /// The all-reduces along `pipeline` in one step, in the order in which they are called.
 struct StageSums {
-  collectives loss;    ///< so that all ranks know it
-  collectives shared;  ///< of the gradients of parameters that stages share
-  int sharing = 1;     ///< the number of ranks that have such stages, which alone make these
-  collectives finish;  ///< whether gradients overflowed, and their norm
+  CollectiveList loss;    ///< so that all ranks know it
+  CollectiveList shared;  ///< of the gradients of parameters that stages share
+  int sharing = 1;        ///< the number of ranks that have such stages, which alone make these
+  CollectiveList finish;  ///< whether gradients overflowed, and their norm
 
   /// Bytes that all ranks together send, see `Collective::bytes_sent`.
   std::size_t bytes_sent(mesh sizes) const {

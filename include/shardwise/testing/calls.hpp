@@ -12,7 +12,7 @@
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/comm/counting.hpp"
 #include "shardwise/comm/reads_peers.hpp"
-#include "shardwise/model/collectives.hpp"
+#include "shardwise/model/collective_list.hpp"
 
 namespace shardwise {
 
@@ -39,7 +39,7 @@ CountedCall planned_call(const Collective& planned, int ranks) {
 
 /// The same for a list of collectives.
 template <Communicator C>
-std::vector<CountedCall> planned_calls(const collectives& planned, int ranks) {
+std::vector<CountedCall> planned_calls(const CollectiveList& planned, int ranks) {
   std::vector<CountedCall> calls;
   for (const Collective& one : planned) calls.push_back(planned_call<C>(one, ranks));
   return calls;
@@ -47,7 +47,7 @@ std::vector<CountedCall> planned_calls(const collectives& planned, int ranks) {
 
 /// The same for those along one axis of a mesh.
 template <Communicator C>
-std::vector<CountedCall> planned_calls(const collectives& planned, const mesh& sizes,
+std::vector<CountedCall> planned_calls(const CollectiveList& planned, const mesh& sizes,
                                        MeshAxis axis) {
   std::vector<CountedCall> calls;
   for (const Collective& one : planned)

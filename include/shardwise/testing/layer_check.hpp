@@ -98,7 +98,7 @@ class LayerRun {
   template <class Sent>
   std::vector<NumberedValues> run(Sent sent) {
     const Plan plan = model_.plan(in_);
-    sent("before the first step", collectives{});
+    sent("before the first step", CollectiveList{});
     batch("", plan, sent);
     batch(" of a second batch", plan, sent);
     settle("", plan, sent);
@@ -118,7 +118,7 @@ class LayerRun {
     buffers_.put_back(model_);
     results_.clear();
     const std::uint64_t before = tensors_;
-    const auto prepare = [&](std::string_view, const collectives&) {
+    const auto prepare = [&](std::string_view, const CollectiveList&) {
       for (const Shape& shape : {in_, model_.layers().output_shape(in_)})
         write_over_free(model_.run().pool, shape.elements() * sizeof(double), in_memory);
     };
@@ -247,8 +247,8 @@ class LayerChecker {
     Alone one(alone, layer_, in_, checks_.seed, what);
     LayerRun<E, Use, L, CountingCommunicator<C>> many(found_.counted(), layer_, in_, checks_.seed,
                                                       what);
-    const auto expected = one.run([](std::string_view, const collectives&) {});
-    const auto found = many.run([&](std::string_view part, const collectives& planned) {
+    const auto expected = one.run([](std::string_view, const CollectiveList&) {});
+    const auto found = many.run([&](std::string_view part, const CollectiveList& planned) {
       found_.compare_calls(part, planned);
     });
     const bool is_exact = what == MadeOf::integers && checks_.exact;

@@ -107,7 +107,7 @@ class ManyAgainstOne {
   void fail(const std::string& sentence) { report_.failures.push_back(subject_ + ": " + sentence); }
 
   /// The calls since the last comparison must be those of the plan. A collective.
-  void compare_calls(std::string_view part, const collectives& planned) {
+  void compare_calls(std::string_view part, const CollectiveList& planned) {
     const std::vector<CountedCall> log(counted_.log().begin(), counted_.log().end());
     const std::string wrong = difference_from_plan(part, planned_calls<C>(planned, ranks_.size()),
                                                    counted_calls(ranks_, log));

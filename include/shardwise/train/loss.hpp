@@ -289,11 +289,11 @@ concept Loss = requires(const L& loss, const Shape& prediction) {
 /// The collectives of `loss` for a prediction of global shape `prediction` in the layout L, on a
 /// mesh of these sizes or on ranks of one axis.
 template <Layout L, Loss Chosen>
-constexpr collectives loss_plan(const Chosen& loss, const Shape& prediction,
-                                Dtype dtype = Dtype::float32, const mesh& sizes = {}) {
+constexpr CollectiveList loss_plan(const Chosen& loss, const Shape& prediction,
+                                   Dtype dtype = Dtype::float32, const mesh& sizes = {}) {
   using Exchanges = typename Chosen::template exchanges<L>;
   constexpr std::size_t count = std::tuple_size_v<Exchanges>;
-  collectives list;
+  CollectiveList list;
   if constexpr (count > 0) {
     detail::add_exchanges<Exchanges>(
         list, detail::exchange_shapes_of<L>(loss, prediction), Sending(dtype).exchanges(), sizes,

@@ -235,12 +235,12 @@ double loss_of(Run<Context>& run, const std::tuple<Predictions...>& predictions,
 
 /// The collectives of the losses of several outputs of these global shapes.
 template <EndLayout Outputs, class... Ls>
-constexpr collectives loss_plan(const std::tuple<Ls...>& losses,
-                                const std::array<Shape, sizeof...(Ls)>& predictions,
-                                Dtype dtype = Dtype::float32, const mesh& sizes = {}) {
-  collectives list;
+constexpr CollectiveList loss_plan(const std::tuple<Ls...>& losses,
+                                   const std::array<Shape, sizeof...(Ls)>& predictions,
+                                   Dtype dtype = Dtype::float32, const mesh& sizes = {}) {
+  CollectiveList list;
   [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
-    const auto add = [&](const collectives& one) {
+    const auto add = [&](const CollectiveList& one) {
       for (const Collective& entry : one) list.add(entry);
     };
     (add(loss_plan<detail::nth_layout_t<Outputs, Ks>>(std::get<Ks>(losses), predictions[Ks], dtype,

@@ -18,8 +18,8 @@ using Context = sw::Context<double, sw::Reference, sw::ThreadCommunicator>;
 constexpr auto asked = [] {
   return sw::plan<Net, 4, sw::Invariant, sw::Invariant, true>(sw::batch{64});
 };
-static_assert(asked().forward == sw::collectives{sw::all_reduce(64 * 3)});
-static_assert(asked().backward == sw::collectives{sw::all_reduce(64 * 6)});
+static_assert(asked().forward == sw::CollectiveList{sw::all_reduce(64 * 3)});
+static_assert(asked().backward == sw::CollectiveList{sw::all_reduce(64 * 6)});
 static_assert(sw::memory_of<Net, 1>(sw::batch{64})[0].saved == 64 * (5 + 5 + 5));
 // end: asked
 

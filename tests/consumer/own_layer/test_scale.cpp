@@ -14,7 +14,8 @@ struct Mlp : sw::Sequential<sw::ColumnParallelLinear<7, 5>, Scale, sw::RowParall
 
 // begin: asked
 // The compiler checks that the layer itself sends nothing, and that its factors are split.
-static_assert(sw::plan<Mlp, 4>(sw::batch{64}).forward == sw::collectives{sw::all_reduce(64 * 3)});
+static_assert(sw::plan<Mlp, 4>(sw::batch{64}).forward ==
+              sw::CollectiveList{sw::all_reduce(64 * 3)});
 static_assert(sw::memory_of<Mlp, 4>(sw::batch{64})[0].parameters == 2 * 7 + 2 + 2 + 3 * 2 + 3);
 static_assert(sw::plan<Mlp, 4>(sw::batch{64}).bytes_sent() < 5_KiB);
 // end: asked

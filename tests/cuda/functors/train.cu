@@ -23,7 +23,7 @@ using namespace shardwise::detail;
 // nvcc finds the shapes that a loss says, too.
 static_assert(loss_plan<Sharded<Axis::feature>>(CrossEntropy{},
                                                 Shape{{Axis::batch, 64}, {Axis::feature, 10}}) ==
-              collectives{all_reduce(64), all_reduce(128)});
+              CollectiveList{all_reduce(64), all_reduce(128)});
 
 /// A function of a program's own.
 struct OwnSquare {

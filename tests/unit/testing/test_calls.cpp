@@ -49,7 +49,7 @@ TEST_CASE("on a mesh each group of ranks that has a copy makes the call") {
   CHECK(planned_call<Plain>(halo.split_over(MeshAxis::data), six) ==
         call(Operation::all_to_all, 42));
   CHECK(planned_call<Plain>(sum, six) == call(Operation::all_reduce, 3 * 2 * 30, Dtype::float32));
-  const collectives both{sum, sum.over(MeshAxis::data), halo};
+  const CollectiveList both{sum, sum.over(MeshAxis::data), halo};
   const std::vector<CountedCall> along = planned_calls<Plain>(both, six, MeshAxis::tensor);
   REQUIRE(along.size() == 2);
   CHECK(along[0] == planned_call<Plain>(sum, six));

@@ -278,21 +278,22 @@ TEST_CASE("empty batches, shapes that do not meet and impossible options are ref
 }
 
 TEST_CASE("the plan of a loss is known to the compiler") {
-  static_assert(loss_plan<Invariant>(CrossEntropy{}, Shape{{Axis::batch, 64},
-                                                           {Axis::feature, 10}}) == collectives{});
+  static_assert(
+      loss_plan<Invariant>(CrossEntropy{}, Shape{{Axis::batch, 64}, {Axis::feature, 10}}) ==
+      CollectiveList{});
   static_assert(loss_plan<Feature>(CrossEntropy{}, Shape{{Axis::batch, 64}, {Axis::feature, 10}}) ==
-                collectives{all_reduce(64), all_reduce(128)});
+                CollectiveList{all_reduce(64), all_reduce(128)});
   static_assert(loss_plan<Feature>(CrossEntropy{0.1}, Shape{{Axis::batch, 64}, {Axis::feature, 10}},
                                    Dtype::bfloat16) ==
-                collectives{all_reduce(64), all_reduce(192)});
+                CollectiveList{all_reduce(64), all_reduce(192)});
   static_assert(loss_plan<Batch>(CrossEntropy{}, Shape{{Axis::batch, 64}, {Axis::feature, 10}},
-                                 Dtype::float64) == collectives{all_reduce(1, Dtype::float64)});
+                                 Dtype::float64) == CollectiveList{all_reduce(1, Dtype::float64)});
   static_assert(loss_plan<Feature>(MeanSquaredError{}, Shape{{Axis::feature, 10}}) ==
-                collectives{all_reduce(1, Dtype::float64)});
+                CollectiveList{all_reduce(1, Dtype::float64)});
   constexpr Shape logits{{Axis::batch, 64}, {Axis::feature, 10}};
   constexpr Collective one = all_reduce(1, Dtype::float64);
-  static_assert(loss_plan<Invariant>(MaskedCrossEntropy{}, logits) == collectives{});
+  static_assert(loss_plan<Invariant>(MaskedCrossEntropy{}, logits) == CollectiveList{});
   static_assert(loss_plan<Feature>(MaskedCrossEntropy{}, logits) ==
                 loss_plan<Feature>(CrossEntropy{}, logits));
-  static_assert(loss_plan<Batch>(MaskedCrossEntropy{}, logits) == collectives{one, one});
+  static_assert(loss_plan<Batch>(MaskedCrossEntropy{}, logits) == CollectiveList{one, one});
 }

@@ -142,12 +142,12 @@ constexpr Collective all_to_all(std::size_t elements, Dtype dtype = Dtype::float
 ///@}
 
 /// Collectives in the order in which they are called. Usable inside a constant expression, such as
-/// `static_assert(plan<Mlp, 4>(batch{64}).forward == collectives{all_reduce(640)})`.
-class collectives {
+/// `static_assert(plan<Mlp, 4>(batch{64}).forward == CollectiveList{all_reduce(640)})`.
+class CollectiveList {
  public:
-  constexpr collectives() = default;
+  constexpr CollectiveList() = default;
   /// In the order in which they are called.
-  constexpr collectives(std::initializer_list<Collective> entries) : entries_(entries) {}
+  constexpr CollectiveList(std::initializer_list<Collective> entries) : entries_(entries) {}
 
   /// Appends a collective that is called after all others.
   constexpr void add(const Collective& entry) { entries_.add(entry); }
@@ -170,7 +170,7 @@ class collectives {
   constexpr std::size_t bytes_sent(int ranks) const { return bytes_sent({.tensor = ranks}); }
   ///@}
 
-  friend constexpr bool operator==(const collectives& a, const collectives& b) {
+  friend constexpr bool operator==(const CollectiveList& a, const CollectiveList& b) {
     if (a.size() != b.size()) return false;
     for (std::size_t i = 0; i < a.size(); ++i) {
       if (!(a[i] == b[i])) return false;
