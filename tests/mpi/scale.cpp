@@ -71,15 +71,15 @@ double ping_pong(int rank, std::size_t bytes) {
 }
 
 /// From two ping-pongs, of a header and of a MiB.
-Wires measured_wires(Ranks& ranks) {
+Link measured_link(Ranks& ranks) {
   const double small = ping_pong(ranks.rank(), 48);
   const double large = ping_pong(ranks.rank(), 1 << 20);
-  Wires wires;
-  wires.bandwidth = ((1 << 20) - 48) / (large - small);
-  wires.latency = small - 48 / wires.bandwidth;
-  ranks.broadcast(std::span(&wires.latency, 1), 0);
-  ranks.broadcast(std::span(&wires.bandwidth, 1), 0);
-  return wires;
+  Link link;
+  link.bandwidth = ((1 << 20) - 48) / (large - small);
+  link.latency = small - 48 / link.bandwidth;
+  ranks.broadcast(std::span(&link.latency, 1), 0);
+  ranks.broadcast(std::span(&link.bandwidth, 1), 0);
+  return link;
 }
 
 void print_row(const Ranks& ranks, const char* what, std::size_t elements, double predicted,
@@ -107,11 +107,11 @@ void compare_step(Ranks& ranks, const StepCost& cost) {
 }
 
 void compare_times(Ranks& ranks) {
-  const Wires wires = measured_wires(ranks);
-  const StepCost cost = StepCost::on(wires);
+  const Link link = measured_link(ranks);
+  const StepCost cost = StepCost::on(link);
   if (ranks.rank() == 0)
-    std::printf("latency %.2f us, bandwidth %.3f GB/s\n", wires.latency * 1e6,
-                wires.bandwidth * 1e-9);
+    std::printf("latency %.2f us, bandwidth %.3f GB/s\n", link.latency * 1e6,
+                link.bandwidth * 1e-9);
   MpiCommunicator& group = ranks.along(MeshAxis::data);
   const auto size = static_cast<std::size_t>(group.size());
   const auto rank = static_cast<std::size_t>(group.rank());
@@ -120,7 +120,7 @@ void compare_times(Ranks& ranks) {
     const std::vector<std::size_t> counts(size, elements / size);
     const std::span<float> mine = std::span(all).subspan(rank * (elements / size), elements / size);
     const auto seconds = [&](const Collective& entry) {
-      return critical_path(entry.over(MeshAxis::data), ranks.sizes()).on(wires);
+      return critical_path(entry.over(MeshAxis::data), ranks.sizes()).on(link);
     };
     print_row(ranks, "all-gather", elements, seconds(all_gather(elements)),
               seconds_of(ranks, [&] { group.all_gather<float>(mine, all, counts); }));

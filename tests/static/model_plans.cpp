@@ -259,7 +259,7 @@ static_assert(nested_is_as_flat());
 static_assert(memory_of_rank<AddedEnds>(Nested{}, Place{0, 4}, two_alike) ==
               memory_of_rank<AddedEnds>(Flat{}, Place{0, 4}, two_alike));
 
-// --- what collectives wait for, and how long a step takes on known wires
+// --- what collectives wait for, and how long a step takes on known links
 // ---------------------------
 
 constexpr bool is_near(double a, double b) { return a - b < 1e-9 * b && b - a < 1e-9 * b; }
@@ -307,7 +307,7 @@ constexpr double seconds_of_step(double latency = 5e-6) {
 static_assert(seconds_of_step<64>() > 0);
 static_assert(seconds_of_step<64>() < seconds_of_step<512>());
 static_assert(seconds_of_step<512>() < seconds_of_step<12500>());
-// The 268 MB of weights of a rank cross a wire of 25 GB/s twice, at every number of ranks.
+// The 268 MB of weights of a rank cross a link of 25 GB/s twice, at every number of ranks.
 static_assert(seconds_of_step<64>() > 2 * 268e6 / 25e9 * 63 / 64);
 static_assert(seconds_of_step<8192>() < 2.2 * 268e6 / 25e9);
 // Latency: three times ceil(log2 P) for each bucket, where a ring has 2 (P - 1).

@@ -20,7 +20,7 @@ struct CheapestSplit {
 /// the model of `SplitCost`: the seconds are those of `price_of` the model with these splits. `in`
 /// is the global shape of the model's input; its sizes are in its type.
 ///
-///     constexpr SplitCost cost{.wires = StepCost::on({5e-6, 25e9}), .flops = 1e12};
+///     constexpr SplitCost cost{.links = StepCost::on({5e-6, 25e9}), .flops = 1e12};
 ///     constexpr auto found = cheapest_split<Mlp, mesh{.tensor = 4}>(
 ///         cost, {{Axis::batch, 64}, {Axis::feature, 784}});
 ///     struct Cheap : with_splits<Mlp, found.splits> {};

@@ -1,5 +1,5 @@
 #pragma once
-// How long the collectives of a plan take on wires of known latency and bandwidth, for ranks that
+// How long the collectives of a plan take on links of known latency and bandwidth, for ranks that
 // are processes of MPI.
 
 #include <array>
@@ -15,29 +15,29 @@
 
 namespace shardwise {
 
-/// The wires between ranks: a message of n bytes takes `latency + n / bandwidth` seconds. They are
+/// The links between ranks: a message of n bytes takes `latency + n / bandwidth` seconds. They are
 /// those of a platform's description, or of the times of a short and a long message (ping-pong).
-struct Wires {
+struct Link {
   double latency = 0;    ///< in seconds, from the call of a rank to the memory of another
   double bandwidth = 1;  ///< in bytes a second, of all that a rank sends at a time
 };
 
-/// The wires along each axis of a mesh, and whether ranks compare their calls
+/// The links along each axis of a mesh, and whether ranks compare their calls
 /// (comm/check_level.hpp).
 struct StepCost {
-  std::array<Wires, mesh_axes.size()> along;  ///< by MeshAxis
-  bool compares_calls = true;                 ///< a round of headers ahead of each collective
+  std::array<Link, mesh_axes.size()> along;  ///< by MeshAxis
+  bool compares_calls = true;                ///< a round of headers ahead of each collective
 
-  /// The same wires along all axes.
-  static constexpr StepCost on(const Wires& wires) {
+  /// The same links along all axes.
+  static constexpr StepCost on(const Link& link) {
     StepCost cost;
-    for (Wires& one : cost.along) one = wires;
+    for (Link& one : cost.along) one = link;
     return cost;
   }
   ///@{
   /// Those along `axis`.
-  constexpr Wires& operator[](MeshAxis axis) { return along[static_cast<std::size_t>(axis)]; }
-  constexpr const Wires& operator[](MeshAxis axis) const {
+  constexpr Link& operator[](MeshAxis axis) { return along[static_cast<std::size_t>(axis)]; }
+  constexpr const Link& operator[](MeshAxis axis) const {
     return along[static_cast<std::size_t>(axis)];
   }
   ///@}
@@ -56,8 +56,8 @@ struct CriticalPath {
     return *this;
   }
   /// In seconds.
-  constexpr double on(const Wires& wires) const {
-    return latencies * wires.latency + bytes / wires.bandwidth;
+  constexpr double on(const Link& link) const {
+    return latencies * link.latency + bytes / link.bandwidth;
   }
 };
 
@@ -152,7 +152,7 @@ constexpr CriticalPath critical_path(const Collective& entry, const mesh& sizes,
   return path;
 }
 
-/// The seconds that the collectives of a step take on the wires, one after the other, as
+/// The seconds that the collectives of a step take on the links, one after the other, as
 /// MpiCommunicator makes them. Computation is not counted. A constant expression:
 ///
 ///     static_assert(predict(plan<Gpt, mesh{.data = 64, .tensor = 8}>(batch{512}), cost) < 0.1);

@@ -26,7 +26,7 @@ namespace shardwise {
 ///
 /// These are sums over layers, so each layer has its price between two layouts.
 struct SplitCost {
-  StepCost wires{};  ///< between the ranks
+  StepCost links{};  ///< between the ranks
   double flops = 0;  ///< additions and multiplications that a rank computes in a second
 };
 
@@ -37,12 +37,12 @@ constexpr void require_rates(const SplitCost& cost, const mesh& sizes) {
   if (!(cost.flops > 0))
     throw argument_error({"SplitCost: a rank computes ", cost.flops,
                           " operations a second; give a number above 0, such as "
-                          "{.wires = StepCost::on(wires), .flops = 1e12}"});
+                          "{.links = StepCost::on(link), .flops = 1e12}"});
   for (const MeshAxis axis : mesh_axes) {
-    const shardwise::Wires& wires = cost.wires[axis];
-    if (sizes[axis] > 1 && !(wires.latency >= 0 && wires.bandwidth > 0))
+    const Link& link = cost.links[axis];
+    if (sizes[axis] > 1 && !(link.latency >= 0 && link.bandwidth > 0))
       throw argument_error({"SplitCost: along ", name(axis), " a message has a latency of ",
-                            wires.latency, " seconds and a bandwidth of ", wires.bandwidth,
+                            link.latency, " seconds and a bandwidth of ", link.bandwidth,
                             " bytes a second; the first is at least 0, the second above 0"});
   }
 }
@@ -82,12 +82,12 @@ struct PriceVisitor : PlanVisitor {
     double sum = operations / cost.flops;
     for (const CollectiveList* part : {&forward, &returning})
       for (const Collective& entry : *part)
-        sum += critical_path(entry, sizes, cost.wires.compares_calls).on(cost.wires[entry.axis]);
+        sum += critical_path(entry, sizes, cost.links.compares_calls).on(cost.links[entry.axis]);
     const std::size_t owed = held[static_cast<std::size_t>(Holding::owing)][0];
-    sum += of_gradients(owed, MeshAxis::tensor, cost.wires);
+    sum += of_gradients(owed, MeshAxis::tensor, cost.links);
     std::size_t here = 0;
     for (const auto& of_places : held) here += of_places[0];
-    for (const MeshAxis axis : sample_axes) sum += of_gradients(here, axis, cost.wires);
+    for (const MeshAxis axis : sample_axes) sum += of_gradients(here, axis, cost.links);
     return sum;
   }
 
@@ -112,11 +112,11 @@ struct PriceVisitor : PlanVisitor {
     return count;
   }
 
-  constexpr double of_gradients(std::size_t elements, MeshAxis axis, const StepCost& wires) const {
+  constexpr double of_gradients(std::size_t elements, MeshAxis axis, const StepCost& links) const {
     if (sizes[axis] == 1 || elements == 0) return 0;
     const MpiPaths paths(sizes[axis], sending.gradients);
     const auto n = static_cast<double>(elements);
-    return (paths.reduce_scatter(n).bytes + paths.all_gather(n).bytes) / wires[axis].bandwidth;
+    return (paths.reduce_scatter(n).bytes + paths.all_gather(n).bytes) / links[axis].bandwidth;
   }
 };
 

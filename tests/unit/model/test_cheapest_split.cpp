@@ -21,9 +21,9 @@ using namespace shardwise;
 namespace {
 
 SplitCost cost_of(double latency, double bandwidth, double flops) {
-  return {.wires = StepCost::on({.latency = latency, .bandwidth = bandwidth}), .flops = flops};
+  return {.links = StepCost::on({.latency = latency, .bandwidth = bandwidth}), .flops = flops};
 }
-/// Slow ranks, slow wires, and in between.
+/// Slow ranks, slow links, and in between.
 const std::vector<SplitCost> costs{cost_of(1e-6, 100e9, 1e10), cost_of(1e-5, 1e9, 1e13),
                                    cost_of(2e-6, 20e9, 1e11), cost_of(5e-8, 10e9, 1e11)};
 const std::vector<mesh> meshes{{.tensor = 2},
@@ -54,7 +54,7 @@ class Formula {
  public:
   Formula(const SplitCost& cost, const mesh& sizes, std::size_t rows, std::vector<SplitKind> splits)
       : cost_(cost),
-        wires_(cost.wires[MeshAxis::tensor]),
+        link_(cost.links[MeshAxis::tensor]),
         ranks_(sizes.tensor),
         sizes_(sizes),
         slice_(static_cast<double>(rows) / (sizes.data * sizes.replica)),
@@ -139,7 +139,7 @@ class Formula {
     seconds_ += 2 * (has_gradient_ ? 3 : 2) * parameters * static_cast<double>(rows_) / cost_.flops;
     for (const MeshAxis axis : {MeshAxis::data, MeshAxis::replica}) {
       const double ranks = sizes_[axis];
-      seconds_ += 2 * 4 * parameters * (ranks - 1) / ranks / cost_.wires[axis].bandwidth;
+      seconds_ += 2 * 4 * parameters * (ranks - 1) / ranks / cost_.links[axis].bandwidth;
     }
     has_gradient_ = true;
     width_ = node.out;
@@ -163,17 +163,17 @@ class Formula {
     if (has_gradient_) send(dual(to), dual(from));
   }
 
-  double header() const { return wires_.latency + 48.0 * (ranks_ - 1) / wires_.bandwidth; }
+  double header() const { return link_.latency + 48.0 * (ranks_ - 1) / link_.bandwidth; }
   double scatter_or_gather(double bytes) const {
-    return header() + wires_.latency + bytes * (ranks_ - 1) / ranks_ / wires_.bandwidth;
+    return header() + link_.latency + bytes * (ranks_ - 1) / ranks_ / link_.bandwidth;
   }
   double sum(double bytes) const {
-    if (bytes <= 4096) return header() + wires_.latency + bytes * (ranks_ - 1) / wires_.bandwidth;
+    if (bytes <= 4096) return header() + link_.latency + bytes * (ranks_ - 1) / link_.bandwidth;
     return 2 * scatter_or_gather(bytes) - header();
   }
 
   const SplitCost& cost_;
-  Wires wires_;
+  Link link_;
   int ranks_;
   mesh sizes_;
   double slice_;
@@ -268,7 +268,7 @@ void compare_with_plans(const Shape& in) {
 // begin: mlp
 using Mlp = Sequential<Whole<48, 64>, Relu, Whole<64, 10>>;
 constexpr auto found_for_mlp = cheapest_split<Mlp, mesh{.tensor = 4}>(
-    {.wires = StepCost::on({.latency = 1e-6, .bandwidth = 100e9}), .flops = 1e10},
+    {.links = StepCost::on({.latency = 1e-6, .bandwidth = 100e9}), .flops = 1e10},
     {{Axis::batch, 96}, {Axis::feature, 48}});
 static_assert(
     std::same_as<with_splits<Mlp, found_for_mlp.splits>,
@@ -314,7 +314,7 @@ TEST_CASE("cheapest_split: messages are those of the plan") {
   plan.settle = {};
   const double gradients = 4.0 * (48 * 16 + 16 + 16 * 10 + 10);  // bytes of a rank; two of them
   CHECK(price_of<Tall>(cost, sizes, in) ==
-        doctest::Approx(predict(plan, cost.wires) + gradients / 1e9).epsilon(1e-12));
+        doctest::Approx(predict(plan, cost.links) + gradients / 1e9).epsilon(1e-12));
 }
 
 TEST_CASE("cheapest_split: ranks along context compute some tokens of each sample") {
