@@ -42,29 +42,31 @@ namespace {
 constexpr std::size_t length = 64, width = 96, heads = 6, head = width / heads, blocks = 3;
 
 // begin: network
-template <class Plan>
-using Heads = sw::HeadLinear<width, heads, head, true, typename Plan::first>;
+template <class Parallel>
+using Heads = sw::HeadLinear<width, heads, head, true, typename Parallel::first>;
 
-template <class Plan>
+template <class Parallel>
 using Attention =
     sw::Sequential<sw::LayerNorm<width>,
-                   sw::Join<sw::Attend<>, Heads<Plan>, Heads<Plan>, Heads<Plan>>,
-                   sw::Linear<typename Plan::second, width, width>, sw::Dropout<1, 20>>;
+                   sw::Join<sw::Attend<>, Heads<Parallel>, Heads<Parallel>, Heads<Parallel>>,
+                   sw::Linear<typename Parallel::second, width, width>, sw::Dropout<1, 20>>;
 
-template <class Plan>
+template <class Parallel>
 using Perceptron =
-    sw::Sequential<sw::LayerNorm<width>, sw::Linear<typename Plan::first, width, 4 * width>,
-                   sw::GeluTanh, sw::Linear<typename Plan::second, 4 * width, width>,
+    sw::Sequential<sw::LayerNorm<width>, sw::Linear<typename Parallel::first, width, 4 * width>,
+                   sw::GeluTanh, sw::Linear<typename Parallel::second, 4 * width, width>,
                    sw::Dropout<1, 20>>;
 
-template <class Plan>
-struct Block : sw::Sequential<sw::Residual<Attention<Plan>>, sw::Residual<Perceptron<Plan>>> {};
+template <class Parallel>
+struct Block
+    : sw::Sequential<sw::Residual<Attention<Parallel>>, sw::Residual<Perceptron<Parallel>>> {};
 
-template <class Plan>
-struct Gpt : sw::Sequential<sw::Embedding<example::characters, width, typename Plan::first>,
-                            sw::PositionEmbedding<length, width>, sw::To<typename Plan::stream>,
-                            sw::Repeat<blocks, Block<Plan>>, sw::LayerNorm<width>,
-                            sw::Linear<typename Plan::first, width, example::characters, false>> {};
+template <class Parallel>
+struct Gpt
+    : sw::Sequential<sw::Embedding<example::characters, width, typename Parallel::first>,
+                     sw::PositionEmbedding<length, width>, sw::To<typename Parallel::stream>,
+                     sw::Repeat<blocks, Block<Parallel>>, sw::LayerNorm<width>,
+                     sw::Linear<typename Parallel::first, width, example::characters, false>> {};
 // end: network
 
 struct Options {
@@ -98,16 +100,16 @@ std::string write_text(M& model, std::size_t count) {
 }
 // end: write
 
-template <class Plan>
+template <class Parallel>
 void train(example::Ranks& ranks, const Options& options, example::Checkpoints& checkpoints) {
   const bool speaks = ranks.rank() == 0;
   const std::string text = example::broadcast_text(ranks, options.text);
   example::TextBatches batches(text, options.batch, length, sw::place_of(ranks));
   const sw::Shape in{{sw::Axis::batch, sw::dynamic}, {sw::Axis::sequence, sw::dynamic}};
   sw::OneDnn backend;
-  sw::Model<Gpt<Plan>, sw::Context<float, sw::OneDnn, example::Ranks>,
-            sw::Ends<sw::Invariant, typename Plan::logits>>
-      model(Gpt<Plan>{}, ranks, sw::Seed{1}, in, backend);
+  sw::Model<Gpt<Parallel>, sw::Context<float, sw::OneDnn, example::Ranks>,
+            sw::Ends<sw::Invariant, typename Parallel::logits>>
+      model(Gpt<Parallel>{}, ranks, sw::Seed{1}, in, backend);
   sw::Optimizer optimizer(model, sw::AdamW{.learning_rate = 3e-3, .decay = sw::Decay::chosen});
   const sw::CrossEntropy loss;
   if (speaks) example::print_plan(plan_step(model, batches.ids().global(), loss));
@@ -134,9 +136,9 @@ void train(example::Ranks& ranks, const Options& options, example::Checkpoints& 
 }
 
 using Trainer = void (*)(example::Ranks&, const Options&, example::Checkpoints&);
-const std::map<std::string, Trainer> plans{{"tensor", train<sw::TensorPlan>},
-                                           {"sequence", train<sw::SequencePlan>},
-                                           {"context", train<sw::ContextPlan>}};
+const std::map<std::string, Trainer> plans{{"tensor", train<sw::TensorParallel>},
+                                           {"sequence", train<sw::SequenceParallel>},
+                                           {"context", train<sw::ContextParallel>}};
 
 }  // namespace
 

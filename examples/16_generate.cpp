@@ -43,7 +43,7 @@
 #include "shardwise/models/last_logits.hpp"
 #include "shardwise/models/llama_files.hpp"
 #include "shardwise/models/llama_forms.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 #include "support/device.hpp"
 #include "support/launch.hpp"
 
@@ -132,7 +132,7 @@ void run(example::Ranks& ranks, const Options& options, const std::vector<Tokens
     const auto net = last_logits(with_all_logits);
     const sw::Shape text{{sw::Axis::batch, sw::dynamic}, {sw::Axis::sequence, sw::dynamic}};
     sw::Model<std::remove_const_t<decltype(net)>, sw::Context<T, Backend, Group>,
-              sw::Ends<sw::TensorPlan::ids, sw::TensorPlan::logits>, sw::ForwardOnly>
+              sw::Ends<sw::TensorParallel::ids, sw::TensorParallel::logits>, sw::ForwardOnly>
         model(net, group, sw::Seed{1}, text, backend);
     load_weights(options.model / "model.safetensors", model,
                  {.names = names_in_order(model, tensors),

@@ -40,23 +40,23 @@ namespace {
 // begin: network
 constexpr sw::VitForm form{.patch = 4};
 
-template <class Plan>
+template <class Parallel>
 auto network() {
-  return sw::vit<Plan, form>({.channels = 1,
-                              .side = 28,
-                              .patch = 4,
-                              .features = 64,
-                              .hidden = 128,
-                              .heads = 4,
-                              .layers = 3,
-                              .classes = 10});
+  return sw::vit<Parallel, form>({.channels = 1,
+                                  .side = 28,
+                                  .patch = 4,
+                                  .features = 64,
+                                  .hidden = 128,
+                                  .heads = 4,
+                                  .layers = 3,
+                                  .classes = 10});
 }
 // end: network
 
 using Batches = example::BroadcastBatches<float, example::Ranks>;
 
 /// `ranks` distribute the images; the model communicates over `group`.
-template <class Plan, class Group, class Backend>
+template <class Parallel, class Group, class Backend>
 void train(example::Ranks& ranks, Group& group, Backend& backend,
            const example::TrainingOptions& options) {
   constexpr sw::Seed seed{1};  // of weights and of the order of images
@@ -65,7 +65,7 @@ void train(example::Ranks& ranks, Group& group, Backend& backend,
   Batches test_batches(ranks, options.data, example::Part::test,
                        {.batch_size = 500, .order = sw::SampleOrder::stored});
   const sw::Shape in = Batches::shape_of(options.batch, options.data.form());
-  const auto net = network<Plan>();
+  const auto net = network<Parallel>();
   sw::Model<decltype(net), sw::Context<float, Backend, Group>,
             sw::Ends<sw::Invariant, sw::Invariant>>
       model(net, group, seed, in, backend);
@@ -74,17 +74,17 @@ void train(example::Ranks& ranks, Group& group, Backend& backend,
   example::train_epochs(model, optimizer, batches, test_batches, options.epochs);
 }
 
-template <class Plan>
+template <class Parallel>
 void train_on_device(example::Ranks& ranks, const example::TrainingOptions& options) {
   example::on_device<float>(options.device, ranks, [&](auto& group, auto& backend) {
-    train<Plan>(ranks, group, backend, options);
+    train<Parallel>(ranks, group, backend, options);
   });
 }
 
 using Trainer = void (*)(example::Ranks&, const example::TrainingOptions&);
-const std::map<std::string, Trainer> plans{{"tensor", train_on_device<sw::TensorPlan>},
-                                           {"sequence", train_on_device<sw::SequencePlan>},
-                                           {"context", train_on_device<sw::ContextPlan>}};
+const std::map<std::string, Trainer> plans{{"tensor", train_on_device<sw::TensorParallel>},
+                                           {"sequence", train_on_device<sw::SequenceParallel>},
+                                           {"context", train_on_device<sw::ContextParallel>}};
 
 }  // namespace
 

@@ -25,7 +25,7 @@ int main() {
                                   .groups = 2, .head_size = 8, .layers = 2});
     sw::Model<std::remove_const_t<decltype(llama)>,
               sw::Context<float, sw::Reference, sw::ThreadCommunicator>,
-              sw::Ends<sw::TensorPlan::ids, sw::TensorPlan::logits>>
+              sw::Ends<sw::TensorParallel::ids, sw::TensorParallel::logits>>
         model(llama, ranks, sw::Seed{1}, text);
     sw::Optimizer optimizer(model, sw::AdamW{});
     sw::Tensor<std::int32_t, sw::Invariant> ids(text, sw::place_of(ranks));

@@ -99,7 +99,7 @@ namespace shardwise {}
 #include "shardwise/models/llama.hpp"
 #include "shardwise/models/llama_forms.hpp"
 #include "shardwise/models/parallel_gpt.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 #include "shardwise/models/vit.hpp"
 
 // Models that run, and what is known of them before

@@ -3,7 +3,7 @@
 #include "shardwise/layers/experts.hpp"
 
 #include "shardwise/models/llama.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 
 using namespace shardwise;
 
@@ -16,9 +16,9 @@ constexpr Experts<split::expert, ExpertSizes{.experts = 4, .chosen = 2}> experts
 #elif CASE == 3  // expect: is split by split::expert, or not
 constexpr Experts<split::output, sizes> experts{};
 #elif CASE == 4  // expect: only models with experts have a balancing loss
-const auto model = llama<TensorPlan, LlamaForm{.balanced = true}>({});
+const auto model = llama<TensorParallel, LlamaForm{.balanced = true}>({});
 #elif CASE == 5  // expect: two windows are those of the config
-const auto model = llama<TensorPlan, LlamaForm{.window = 4, .two_windows = true}>({});
+const auto model = llama<TensorParallel, LlamaForm{.window = 4, .two_windows = true}>({});
 #else
 constexpr Experts<split::expert, sizes> experts{};
 #endif

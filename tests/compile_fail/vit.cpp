@@ -20,7 +20,7 @@ constexpr Sequential<Patches, PlanesToTokens, FirstRows, Linear<split::none, 9, 
 #elif CASE == 3  // expect: A layer is given Given sizes at construction
 constexpr ClassToken<8> asked(8);
 #elif CASE == 4  // expect: a size, a stride and a dilation of at least 1
-const auto asked = vit<TensorPlan, VitForm{.patch = 0}>({});
+const auto asked = vit<TensorParallel, VitForm{.patch = 0}>({});
 #else
 constexpr Sequential<Patches, PlanesToTokens, ClassToken<8>, FirstRows, Linear<split::none, 8, 3>>
     asked{};

@@ -21,7 +21,7 @@
 #include "shardwise/model/model.hpp"
 #include "shardwise/models/gpt2.hpp"
 #include "shardwise/models/llama.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "support/effort.hpp"
 #include "support/far.hpp"
@@ -43,44 +43,44 @@ struct ByAdamW {
 constexpr std::size_t vocabulary = 13, length = 11, heads = 4, size = 8;
 const Shape text{{Axis::batch, 2}, {Axis::sequence, length}};
 
-template <class Plan>
+template <class Parallel>
 auto gpt() {
-  return gpt2<Plan, Gpt2Form{.dropped = 1, .of = 10}>({.vocabulary = vocabulary,
-                                                       .positions = length,
-                                                       .features = heads * size,
-                                                       .hidden = 21,
-                                                       .heads = heads,
-                                                       .layers = 2});
+  return gpt2<Parallel, Gpt2Form{.dropped = 1, .of = 10}>({.vocabulary = vocabulary,
+                                                           .positions = length,
+                                                           .features = heads * size,
+                                                           .hidden = 21,
+                                                           .heads = heads,
+                                                           .layers = 2});
 }
 
 /// Three query heads read one key head: of 3 or 4 ranks, one has heads that read both.
-template <class Plan>
+template <class Parallel>
 auto grouped() {
   constexpr LlamaForm form{.window = 5};
-  return llama<Plan, form>({.form = form,
-                            .vocabulary = vocabulary,
-                            .features = 20,
-                            .hidden = 7,
-                            .heads = 6,
-                            .groups = 2,
-                            .head_size = size,
-                            .layers = 2});
+  return llama<Parallel, form>({.form = form,
+                                .vocabulary = vocabulary,
+                                .features = 20,
+                                .hidden = 7,
+                                .heads = 6,
+                                .groups = 2,
+                                .head_size = size,
+                                .layers = 2});
 }
 
 /// Templates, since nvcc 13.0 cannot name the forms in the types of models that are none.
-template <class Plan>
-struct GptOf : decltype(gpt<Plan>()) {
-  GptOf() : decltype(gpt<Plan>())(gpt<Plan>()) {}
+template <class Parallel>
+struct GptOf : decltype(gpt<Parallel>()) {
+  GptOf() : decltype(gpt<Parallel>())(gpt<Parallel>()) {}
 };
-template <class Plan>
-struct LlamaOf : decltype(grouped<Plan>()) {
-  LlamaOf() : decltype(grouped<Plan>())(grouped<Plan>()) {}
+template <class Parallel>
+struct LlamaOf : decltype(grouped<Parallel>()) {
+  LlamaOf() : decltype(grouped<Parallel>())(grouped<Parallel>()) {}
 };
-using Gpt = GptOf<TensorPlan>;
-using Llama = LlamaOf<TensorPlan>;
+using Gpt = GptOf<TensorParallel>;
+using Llama = LlamaOf<TensorParallel>;
 
 using GptProblem = Problem<Gpt, ByLabels, ByAdamW>;
-using LlamaProblem = Problem<Llama, ByLabels, ByAdamW, TensorPlan::logits>;
+using LlamaProblem = Problem<Llama, ByLabels, ByAdamW, TensorParallel::logits>;
 
 /// The logits of two texts of which so many tokens are evaluated at a time, on the first rank.
 template <class Net, class T>

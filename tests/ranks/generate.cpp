@@ -66,7 +66,7 @@ constexpr Sampling drawn{.temperature = 1.5, .top_k = 12, .top_p = 0.95, .seed =
 
 /// The three texts on 1 to 8 ranks, with prompts in pieces of 1 to 8 tokens, against one rank that
 /// reads all anew for each token.
-template <class T, std::size_t Window, class Plan = TensorPlan, Layout Logits = Invariant>
+template <class T, std::size_t Window, class Parallel = TensorParallel, Layout Logits = Invariant>
 void check_texts(const Sampling& sampling, const std::vector<int>& counts) {
   Tokens texts[3];
   for (std::size_t i = 0; i < 3; ++i)
@@ -74,7 +74,7 @@ void check_texts(const Sampling& sampling, const std::vector<int>& counts) {
   for (const int ranks : counts) {
     CAPTURE(ranks);
     run_ranks(ranks, [&](ThreadCommunicator& group) {
-      Writer<T, Window, Reference, ThreadCommunicator, Plan, Logits> model(group);
+      Writer<T, Window, Reference, ThreadCommunicator, Parallel, Logits> model(group);
       const Texts of = write(model, sampling, static_cast<std::size_t>(ranks));
       for (std::size_t i = 0; i < 3; ++i) {
         CAPTURE(i);
@@ -118,15 +118,15 @@ TEST_CASE_TEMPLATE("texts are those without a cache", T, float, double) {
 }
 
 TEST_CASE("logits need not be whole on each rank, and tokens of the stream neither") {
-  check_texts<double, 0, TensorPlan, TensorPlan::logits>(drawn, {1, 2, 3, 8});
-  check_texts<double, 0, ContextPlan, ContextPlan::logits>(drawn, {1, 2, 3, 8});
+  check_texts<double, 0, TensorParallel, TensorParallel::logits>(drawn, {1, 2, 3, 8});
+  check_texts<double, 0, ContextParallel, ContextParallel::logits>(drawn, {1, 2, 3, 8});
 }
 
 TEST_CASE("a window may be a number of the run, over split tokens too") {
   CHECK(expected<double, dynamic>(prompt(5), 0, 12, drawn) ==
         expected<double, 3>(prompt(5), 0, 12, drawn));
   check_texts<double, dynamic>(drawn, {1, 3, 8});
-  check_texts<double, dynamic, ContextPlan, ContextPlan::logits>(drawn, {1, 2, 3, 8});
+  check_texts<double, dynamic, ContextParallel, ContextParallel::logits>(drawn, {1, 2, 3, 8});
 }
 
 TEST_CASE("texts end at a token, and others take their places") {
@@ -229,7 +229,7 @@ TEST_CASE("a model of the last logits writes the same") {
   for (const int ranks : {1, 2, 3}) {
     CAPTURE(ranks);
     run_ranks(ranks, [&](ThreadCommunicator& group) {
-      const auto net = last_logits(network<TensorPlan, 3>());
+      const auto net = last_logits(network<TensorParallel, 3>());
       Model<std::remove_const_t<decltype(net)>, Context<double, Reference, ThreadCommunicator>,
             Ends<Invariant, Sharded<Axis::feature>>, ForwardOnly>
           model(net, group, Seed{3}, any_text);

@@ -19,7 +19,7 @@
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/models/llama.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 
 namespace testing::text {
 
@@ -32,30 +32,30 @@ inline constexpr Shape any_text{{Axis::batch, dynamic}, {Axis::sequence, dynamic
 
 /// 6 query heads that read 2 key heads. Without `Window` tokens see all before them; `dynamic` is
 /// one of 3 tokens.
-template <class Plan, std::size_t Window>
+template <class Parallel, std::size_t Window>
 auto network() {
   constexpr LlamaForm form{.window = Window};
-  return llama<Plan, form>({.form = {.window = Window == dynamic ? 3 : Window},
-                            .vocabulary = vocabulary,
-                            .features = 12,
-                            .hidden = 16,
-                            .heads = 6,
-                            .groups = 2,
-                            .head_size = 4,
-                            .layers = 2});
+  return llama<Parallel, form>({.form = {.window = Window == dynamic ? 3 : Window},
+                                .vocabulary = vocabulary,
+                                .features = 12,
+                                .hidden = 16,
+                                .heads = 6,
+                                .groups = 2,
+                                .head_size = 4,
+                                .layers = 2});
 }
-template <class Plan, std::size_t Window>
-using Network = std::remove_const_t<decltype(network<Plan, Window>())>;
+template <class Parallel, std::size_t Window>
+using Network = std::remove_const_t<decltype(network<Parallel, Window>())>;
 
 /// Models of all numbers of ranks have the same weights.
-template <class T, std::size_t Window, class B, class C, class Plan = TensorPlan,
+template <class T, std::size_t Window, class B, class C, class Parallel = TensorParallel,
           Layout Logits = Invariant>
 struct Writer
-    : Model<Network<Plan, Window>, Context<T, B, C>, Ends<Invariant, Logits>, ForwardOnly> {
+    : Model<Network<Parallel, Window>, Context<T, B, C>, Ends<Invariant, Logits>, ForwardOnly> {
   explicit Writer(C& ranks, Seed seed = Seed{3})
-      : Writer::Model(network<Plan, Window>(), ranks, seed, any_text) {}
+      : Writer::Model(network<Parallel, Window>(), ranks, seed, any_text) {}
   Writer(C& ranks, B& backend)
-      : Writer::Model(network<Plan, Window>(), ranks, Seed{3}, any_text, backend) {}
+      : Writer::Model(network<Parallel, Window>(), ranks, Seed{3}, any_text, backend) {}
 };
 
 /// `count` tokens behind the prompt of sequence `number`.

@@ -24,7 +24,7 @@
 #include "shardwise/model/model.hpp"
 #include "shardwise/models/bert.hpp"
 #include "shardwise/models/bert_files.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/optimizer.hpp"
 #include "shardwise/train/sgd.hpp"
@@ -86,16 +86,16 @@ void check_bert(int size, const std::string& family = "bert") {
 }  // namespace
 
 TEST_CASE("a BERT of transformers") {
-  for (const int size : {1, 2, 3, 4, 7, 8}) check_bert<TensorPlan>(size);
-  for (const int size : {1, 2, 5}) check_bert<SequencePlan>(size);
-  for (const int size : {1, 3, 8}) check_bert<ContextPlan>(size);
+  for (const int size : {1, 2, 3, 4, 7, 8}) check_bert<TensorParallel>(size);
+  for (const int size : {1, 2, 5}) check_bert<SequenceParallel>(size);
+  for (const int size : {1, 3, 8}) check_bert<ContextParallel>(size);
 }
 
 TEST_CASE("a BERT of transformers with heads of one feature") {
   for (const int size : {1, 2, 3, 4, 5, 6, 7, 8}) {
-    check_bert<TensorPlan>(size, "bert_heads");
-    check_bert<SequencePlan>(size, "bert_heads");
-    check_bert<ContextPlan>(size, "bert_heads");
+    check_bert<TensorParallel>(size, "bert_heads");
+    check_bert<SequenceParallel>(size, "bert_heads");
+    check_bert<ContextParallel>(size, "bert_heads");
   }
 }
 
@@ -105,10 +105,10 @@ namespace {
 template <BertForm Form>
 std::array<double, 2> losses_of(int size) {
   const BertConfig config = read_bert_config(directory("bert"));
-  const auto net = bert<TensorPlan, Form>(config);
+  const auto net = bert<TensorParallel, Form>(config);
   std::array<double, 2> losses{};
   run_ranks(size, [&](ThreadCommunicator& ranks) {
-    using Task = Pairs<TensorPlan>;
+    using Task = Pairs<TensorParallel>;
     const Place place = place_of(ranks);
     Model<std::remove_const_t<decltype(net)>, Context<double, Reference, ThreadCommunicator>,
           Task::ends>
@@ -149,8 +149,8 @@ void with_float_bert(F&& f) {
     const std::filesystem::path folder = directory("bert");
     // begin: bert
     const BertConfig config = read_bert_config(folder);
-    auto net = bert<TensorPlan>(config);
-    Model<decltype(net), Context<float, Reference, decltype(ranks)>, BertEnds<TensorPlan>,
+    auto net = bert<TensorParallel>(config);
+    Model<decltype(net), Context<float, Reference, decltype(ranks)>, BertEnds<TensorParallel>,
           ForwardOnly>
         model(net, ranks, Seed{3}, {text, text});
     load_weights(folder / "model.safetensors", model,
@@ -160,7 +160,7 @@ void with_float_bert(F&& f) {
   });
 }
 
-bool is_token(std::size_t row) { return Pairs<TensorPlan>::is_token(row); }
+bool is_token(std::size_t row) { return Pairs<TensorParallel>::is_token(row); }
 
 }  // namespace
 

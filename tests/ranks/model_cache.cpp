@@ -25,7 +25,7 @@
 #include "shardwise/models/last_logits.hpp"
 #include "shardwise/models/llama.hpp"
 #include "shardwise/models/llama_files.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 #include "support/filled.hpp"
 #include "support/largest_difference.hpp"
 #include "support/messages.hpp"
@@ -89,9 +89,9 @@ void check_family(const std::string& family, const Net& net,
 
 void check_gpt2(const std::string& family) {
   const Gpt2Config config = read_gpt2_config(directory(family));
-  check_family<TensorPlan>(family, gpt2<TensorPlan>(config), gpt2_tensors(config));
-  check_family<SequencePlan>(family, gpt2<SequencePlan>(config), gpt2_tensors(config));
-  check_family<ContextPlan>(family, gpt2<ContextPlan>(config), gpt2_tensors(config));
+  check_family<TensorParallel>(family, gpt2<TensorParallel>(config), gpt2_tensors(config));
+  check_family<SequenceParallel>(family, gpt2<SequenceParallel>(config), gpt2_tensors(config));
+  check_family<ContextParallel>(family, gpt2<ContextParallel>(config), gpt2_tensors(config));
 }
 
 template <class P, LlamaForm Form>
@@ -105,12 +105,12 @@ void check_llama(const std::string& family) {
 TEST_CASE("a text in pieces has the logits of transformers") {
   check_gpt2("gpt2");
   check_gpt2("gpt2_heads");  // of one feature
-  check_llama<TensorPlan, LlamaForm{}>("llama");
-  check_llama<TensorPlan, LlamaForm{.window = 4}>("mistral");
-  check_llama<TensorPlan, LlamaForm{.head_norms = true}>("qwen3");
+  check_llama<TensorParallel, LlamaForm{}>("llama");
+  check_llama<TensorParallel, LlamaForm{.window = 4}>("mistral");
+  check_llama<TensorParallel, LlamaForm{.head_norms = true}>("qwen3");
   constexpr LlamaForm turns{.head_norms = true, .window = dynamic, .two_windows = true};
-  check_llama<TensorPlan, turns>("qwen3_turns");
-  check_llama<ContextPlan, turns>("qwen3_turns");
+  check_llama<TensorParallel, turns>("qwen3_turns");
+  check_llama<ContextParallel, turns>("qwen3_turns");
 }
 
 namespace {
@@ -158,7 +158,8 @@ const std::vector<Call> calls{
 template <class T>
 std::vector<std::vector<T>> logits_of_sequences() {
   SingleRank alone;
-  Small<T, TensorPlan, SingleRank> model(small_llama<TensorPlan>(), alone, Seed{1}, any_text);
+  Small<T, TensorParallel, SingleRank> model(small_llama<TensorParallel>(), alone, Seed{1},
+                                             any_text);
   std::vector<std::vector<T>> all;
   for (std::size_t sequence = 0; sequence < 3; ++sequence) {
     const auto ids =
@@ -202,15 +203,15 @@ void check_calls(double bound) {
 }  // namespace
 
 TEST_CASE("sequences that lie as they like are what they are alone") {
-  check_calls<double, TensorPlan>(1e-14);
-  check_calls<double, SequencePlan>(1e-14);
-  check_calls<double, ContextPlan>(1e-14);
+  check_calls<double, TensorParallel>(1e-14);
+  check_calls<double, SequenceParallel>(1e-14);
+  check_calls<double, ContextParallel>(1e-14);
 }
 
 TEST_CASE("in every dtype") {
-  check_calls<float, TensorPlan>(2e-6);
-  check_calls<bf16, TensorPlan>(0x1p-5);  // logits below 4, rounded in each layer
-  check_calls<fp16, TensorPlan>(0x1p-8);
+  check_calls<float, TensorParallel>(2e-6);
+  check_calls<bf16, TensorParallel>(0x1p-5);  // logits below 4, rounded in each layer
+  check_calls<fp16, TensorParallel>(0x1p-8);
 }
 
 namespace {
@@ -234,10 +235,10 @@ std::vector<double> first_call(const Net& net, C& ranks, bool with_cache) {
 
 TEST_CASE("sequences that begin are those of an evaluation without a cache, and so is padding") {
   SingleRank alone;
-  const auto expected = first_call(small_llama<TensorPlan>(), alone, false);
+  const auto expected = first_call(small_llama<TensorParallel>(), alone, false);
   for (const int size : testing::rank_counts({1, 2, 3})) {
     testing::run_on_ranks(size, [&](Ranks& ranks) {
-      CHECK(testing::largest_difference(first_call(small_llama<TensorPlan>(), ranks, true),
+      CHECK(testing::largest_difference(first_call(small_llama<TensorParallel>(), ranks, true),
                                         expected) < 1e-14);
     });
   }
@@ -245,7 +246,7 @@ TEST_CASE("sequences that begin are those of an evaluation without a cache, and 
 
 TEST_CASE("a model of the last logits has those of the last token of each sample") {
   SingleRank alone;
-  const auto all = first_call(small_llama<TensorPlan>(), alone, false);
+  const auto all = first_call(small_llama<TensorParallel>(), alone, false);
   std::vector<double> expected;
   for (const std::size_t row : {4U, 6U, 13U})
     for (std::size_t i = 0; i < vocabulary; ++i) expected.push_back(all[row * vocabulary + i]);
@@ -253,9 +254,10 @@ TEST_CASE("a model of the last logits has those of the last token of each sample
     CAPTURE(size);
     testing::run_on_ranks(size, [&](Ranks& ranks) {
       CHECK(testing::largest_difference(
-                first_call(last_logits(small_llama<TensorPlan>()), ranks, true), expected) < 1e-14);
+                first_call(last_logits(small_llama<TensorParallel>()), ranks, true), expected) <
+            1e-14);
       CHECK(testing::largest_difference(
-                first_call(last_logits(small_llama<SequencePlan>()), ranks, true), expected) <
+                first_call(last_logits(small_llama<SequenceParallel>()), ranks, true), expected) <
             1e-14);
     });
   }
@@ -278,7 +280,8 @@ auto say(M& model, KeyValueCache& cache, std::size_t position, std::size_t rows)
 TEST_CASE("a cache is shortened, and used again") {
   const auto expected = logits_of_sequences<double>();
   testing::run_on_ranks(testing::any_ranks(3), [&](Ranks& ranks) {
-    Small<double, TensorPlan, Ranks> model(small_llama<TensorPlan>(), ranks, Seed{1}, any_text);
+    Small<double, TensorParallel, Ranks> model(small_llama<TensorParallel>(), ranks, Seed{1},
+                                               any_text);
     KeyValueCache cache({.sequences = 1, .tokens = 9});
     say(model, cache, 3, 9);
     cache.shorten(0);
@@ -295,8 +298,8 @@ TEST_CASE("a cache is shortened, and used again") {
 TEST_CASE("on a mesh whose ranks all share the layers") {
   const auto expected = logits_of_sequences<double>();
   run_mesh({.tensor = 3}, [&](MeshRanks<ThreadCommunicator>& ranks) {
-    Small<double, TensorPlan, MeshRanks<ThreadCommunicator>> model(small_llama<TensorPlan>(), ranks,
-                                                                   Seed{1}, any_text);
+    Small<double, TensorParallel, MeshRanks<ThreadCommunicator>> model(
+        small_llama<TensorParallel>(), ranks, Seed{1}, any_text);
     KeyValueCache cache({.sequences = 1, .tokens = 9});
     std::vector<double> logits;
     for (const std::size_t rows : {5U, 1U, 3U}) {
@@ -313,7 +316,8 @@ TEST_CASE("on a mesh whose ranks all share the layers") {
 TEST_CASE("without segments sample i continues sequence i, where it ends") {
   const auto expected = logits_of_sequences<double>();
   testing::run_on_ranks(testing::any_ranks(2), [&](Ranks& ranks) {
-    Small<double, TensorPlan, Ranks> model(small_llama<TensorPlan>(), ranks, Seed{1}, any_text);
+    Small<double, TensorParallel, Ranks> model(small_llama<TensorParallel>(), ranks, Seed{1},
+                                               any_text);
     KeyValueCache cache({.sequences = 2, .tokens = 9});
     const Shape two{{Axis::batch, 2}, {Axis::sequence, 2}};
     std::size_t begin[] = {0, 0};
@@ -340,7 +344,8 @@ TEST_CASE("without segments sample i continues sequence i, where it ends") {
 TEST_CASE("an evaluation that fails leaves a cache as it was") {
   const auto expected = logits_of_sequences<double>();
   testing::run_on_ranks(testing::any_ranks(2), [&](Ranks& ranks) {
-    Small<double, TensorPlan, Ranks> model(small_llama<TensorPlan>(), ranks, Seed{1}, any_text);
+    Small<double, TensorParallel, Ranks> model(small_llama<TensorParallel>(), ranks, Seed{1},
+                                               any_text);
     KeyValueCache cache({.sequences = 2, .tokens = 9});
     say(model, cache, 0, 3);
     const auto fails = [&](const Shape& shape, const std::vector<Segment>& segments,
@@ -376,8 +381,10 @@ TEST_CASE("caches that cannot be are told") {
   check_mentions(message_of([] { KeyValueCache({.sequences = 8, .tokens = ~std::size_t{0}}); }),
                  {"64 bits"});
   SingleRank alone;
-  Small<double, TensorPlan, SingleRank> model(small_llama<TensorPlan>(), alone, Seed{1}, any_text);
-  Small<double, TensorPlan, SingleRank> other(small_llama<TensorPlan>(), alone, Seed{1}, any_text);
+  Small<double, TensorParallel, SingleRank> model(small_llama<TensorParallel>(), alone, Seed{1},
+                                                  any_text);
+  Small<double, TensorParallel, SingleRank> other(small_llama<TensorParallel>(), alone, Seed{1},
+                                                  any_text);
   KeyValueCache cache({.sequences = 1, .tokens = 9});
   say(model, cache, 0, 2);
   check_mentions(message_of([&] { say(other, cache, 2, 1); }), {"of another model"});

@@ -38,7 +38,7 @@
 #include "shardwise/models/llama_files.hpp"
 #include "shardwise/models/llama_forms.hpp"
 #include "shardwise/models/parallel_gpt.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 #include "shardwise/models/vit.hpp"
 #include "shardwise/models/vit_files.hpp"
 #include "support/filled.hpp"
@@ -105,7 +105,7 @@ void require_small_table(const Config& config) {
   if (config.vocabulary > 64) throw data_error({"the table has no ", config.vocabulary, " rows"});
 }
 
-using TextEnds = Ends<TensorPlan::ids, TensorPlan::logits>;
+using TextEnds = Ends<TensorParallel::ids, TensorParallel::logits>;
 
 template <class Net>
 double of_text(const Difference& difference, const Net& net,
@@ -118,7 +118,8 @@ double of_text(const Difference& difference, const Net& net,
 double of_pairs(const Difference& difference, const BertConfig& config) {
   require_small_table(config);
   SingleRank alone;
-  auto model = Difference::model<BertEnds<TensorPlan>>(bert(config), alone, std::array{text, text});
+  auto model =
+      Difference::model<BertEnds<TensorParallel>>(bert(config), alone, std::array{text, text});
   const auto ids = filled<std::int32_t, Invariant>(text, {}, token);
   const auto types = filled<std::int32_t, Invariant>(
       text, {}, [](std::size_t row) { return row % 11 >= (row < 11 ? 5U : 7U) ? 1 : 0; });
@@ -131,7 +132,7 @@ double of_images(const Difference& difference, const VitConfig& config) {
   const Shape shape{{Axis::batch, 3}, {Axis::channel, 2}, {Axis::height, 10}, {Axis::width, 10}};
   SingleRank alone;
   auto model = Difference::model<Ends<Invariant, Invariant>>(
-      vit<TensorPlan, VitForm{.patch = 3}>(config), alone, shape);
+      vit<TensorParallel, VitForm{.patch = 3}>(config), alone, shape);
   const auto images = filled<double, Invariant>(
       shape, {}, [](std::size_t i) { return witness::made(7, static_cast<std::int64_t>(i)); });
   return difference.of(model, vit_tensors(config), images.view());
@@ -147,7 +148,7 @@ double of_llama(const Difference& difference, const LlamaConfig& config) {
                  LlamaForm{.bias = true, .tied = true, .window = dynamic, .two_windows = true},
                  LlamaForm{.head_norms = true, .window = dynamic, .two_windows = true}>;
   double found = 0;
-  with_llama<TensorPlan, Forms>(
+  with_llama<TensorParallel, Forms>(
       config, [&](const auto& net) { found = of_text(difference, net, llama_tensors(config)); });
   return found;
 }
@@ -169,7 +170,7 @@ double difference_of(const std::string& family, const std::filesystem::path& fol
   if (family == "falcon") {
     const ParallelGptConfig config = read_falcon_config(folder);
     require_small_table(config);
-    return of_text(difference, parallel_gpt<TensorPlan, ParallelGptForm{.tied = true}>(config),
+    return of_text(difference, parallel_gpt<TensorParallel, ParallelGptForm{.tied = true}>(config),
                    falcon_tensors(config));
   }
   return of_llama(difference, read_llama_config(folder));

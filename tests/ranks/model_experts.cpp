@@ -385,14 +385,14 @@ TEST_CASE("Mixtrals of transformers") {
   constexpr LlamaForm windowed{.experts = true, .window = 4};
   constexpr LlamaForm balanced{.experts = true, .balanced = true};
   for (const int size : {1, 2, 3, 4, 5, 8}) {
-    check_mixtral<TensorPlan, windowed>("mixtral", size);
-    check_mixtral<TensorPlan, balanced>("mixtral_balanced", size);
+    check_mixtral<TensorParallel, windowed>("mixtral", size);
+    check_mixtral<TensorParallel, balanced>("mixtral_balanced", size);
   }
   for (const int size : {1, 2, 3, 5}) {
-    check_mixtral<SequencePlan, windowed>("mixtral", size);
-    check_mixtral<ContextPlan, windowed>("mixtral", size);
+    check_mixtral<SequenceParallel, windowed>("mixtral", size);
+    check_mixtral<ContextParallel, windowed>("mixtral", size);
   }
-  check_mixtral<SequencePlan, balanced>("mixtral_balanced", 3);
+  check_mixtral<SequenceParallel, balanced>("mixtral_balanced", 3);
 }
 
 TEST_CASE("choices that no row can make") {

@@ -129,8 +129,9 @@ void check_plan(const std::vector<double>& alone, double bound) {
 template <template <class, std::size_t> class Net, std::size_t Groups, class T>
 std::vector<double> losses_alone() {
   std::vector<double> losses;
-  run_ranks(
-      1, [&](ThreadCommunicator& group) { losses = losses_of<Net, TensorPlan, Groups, T>(group); });
+  run_ranks(1, [&](ThreadCommunicator& group) {
+    losses = losses_of<Net, TensorParallel, Groups, T>(group);
+  });
   CHECK(losses.front() > 2.0);
   CHECK(losses.back() < 0.75 * losses.front());
   return losses;
@@ -139,31 +140,31 @@ std::vector<double> losses_alone() {
 template <template <class, std::size_t> class Net, std::size_t Groups>
 void check_plans() {
   const std::vector<double> alone = losses_alone<Net, Groups, double>();
-  check_plan<Net, TensorPlan, Groups, double>(alone, 1e-12);
-  check_plan<Net, SequencePlan, Groups, double>(alone, 1e-12);
-  check_plan<Net, ContextPlan, Groups, double>(alone, 1e-12);
+  check_plan<Net, TensorParallel, Groups, double>(alone, 1e-12);
+  check_plan<Net, SequenceParallel, Groups, double>(alone, 1e-12);
+  check_plan<Net, ContextParallel, Groups, double>(alone, 1e-12);
 }
 
 }  // namespace
 
 TEST_CASE("GPT-2 has the losses of one rank in every plan") {
   check_plans<DroppingGpt2, 2>();
-  check_plan<DroppingGpt2, SequencePlan, heads, double>(losses_alone<DroppingGpt2, heads, double>(),
-                                                        1e-12);
+  check_plan<DroppingGpt2, SequenceParallel, heads, double>(
+      losses_alone<DroppingGpt2, heads, double>(), 1e-12);
 }
 
 TEST_CASE("Llama has the losses of one rank in every plan") {
   check_plans<Llama, 3>();
-  check_plan<Llama, ContextPlan, 1, double>(losses_alone<Llama, 1, double>(), 1e-12);
+  check_plan<Llama, ContextParallel, 1, double>(losses_alone<Llama, 1, double>(), 1e-12);
 }
 
 TEST_CASE("ranks that exchange tokens for heads have the losses of one rank") {
-  check_plan<HeadsOfTokens, ContextPlan, 2, double>(losses_alone<HeadsOfTokens, 2, double>(),
-                                                    1e-12);
+  check_plan<HeadsOfTokens, ContextParallel, 2, double>(losses_alone<HeadsOfTokens, 2, double>(),
+                                                        1e-12);
 }
 
 TEST_CASE("in float the losses agree to its rounding") {
-  check_plan<DroppingGpt2, TensorPlan, 3, float>(losses_alone<DroppingGpt2, 3, float>(), 1e-4);
+  check_plan<DroppingGpt2, TensorParallel, 3, float>(losses_alone<DroppingGpt2, 3, float>(), 1e-4);
 }
 
 TEST_CASE("gradients of a block are those of differences") {
@@ -174,10 +175,10 @@ TEST_CASE("gradients of a block are those of differences") {
         CAPTURE(report.where);
         CHECK(report.passed());
       };
-      check(check_gradients(group, Gpt2Block<TensorPlan, 2, 1>{}, rows));
-      check(check_gradients(group, LlamaBlock<TensorPlan, 2>{}, rows));
-      check(check_gradients<ContextPlan::stream, ContextPlan::stream>(
-          group, LlamaBlock<ContextPlan, 3>{}, rows));
+      check(check_gradients(group, Gpt2Block<TensorParallel, 2, 1>{}, rows));
+      check(check_gradients(group, LlamaBlock<TensorParallel, 2>{}, rows));
+      check(check_gradients<ContextParallel::stream, ContextParallel::stream>(
+          group, LlamaBlock<ContextParallel, 3>{}, rows));
     });
   }
 }
@@ -215,6 +216,6 @@ void check_on_device() {
 }  // namespace
 
 TEST_CASE("a device has the numbers of the host, in loops that reach its memory alone") {
-  check_on_device<DroppingGpt2<TensorPlan, 2>>();
-  check_on_device<Llama<TensorPlan, 3>>();
+  check_on_device<DroppingGpt2<TensorParallel, 2>>();
+  check_on_device<Llama<TensorParallel, 3>>();
 }

@@ -18,7 +18,7 @@
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
 #include "shardwise/model/shared.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 
 namespace testing::gpt {
 

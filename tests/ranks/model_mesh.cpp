@@ -155,11 +155,11 @@ namespace {
 
 /// The losses of two steps of a small GPT-2 with dropout, whose blocks pass tokens on in shards.
 Numbers losses_of_gpt(Ranks& ranks) {
-  using Net = testing::gpt::Gpt2<SequencePlan, 2, 1>;
-  using Ids = SamplesOverMesh<SequencePlan::ids>;
+  using Net = testing::gpt::Gpt2<SequenceParallel, 2, 1>;
+  using Ids = SamplesOverMesh<SequenceParallel::ids>;
   constexpr Shape text{{Axis::batch, 3}, {Axis::sequence, 5}};
-  Model<Net, OnMesh, Ends<SequencePlan::ids, SequencePlan::logits>> model(Net{}, ranks, Seed{3},
-                                                                          text);
+  Model<Net, OnMesh, Ends<SequenceParallel::ids, SequenceParallel::logits>> model(Net{}, ranks,
+                                                                                  Seed{3}, text);
   Optimizer optimizer(model, Sgd{.learning_rate = 0.3});
   const auto ids = filled<std::int32_t, Ids>(text, ranks.place(), testing::gpt::token);
   const auto next = filled<std::int32_t, Ids>(

@@ -9,7 +9,7 @@
 #include "shardwise/models/falcon_files.hpp"
 #include "shardwise/models/gptj_files.hpp"
 #include "shardwise/models/parallel_gpt.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 
 using namespace shardwise;
 using testing::transformers::directory;
@@ -33,8 +33,8 @@ void check_falcon(const std::string& family, int size) {
 }  // namespace
 
 TEST_CASE("a GPT-J of transformers") {
-  for (const int size : {1, 2, 3, 5, 8}) check_gptj<TensorPlan>(size);
-  for (const int size : {1, 3}) check_gptj<SequencePlan>(size);
+  for (const int size : {1, 2, 3, 5, 8}) check_gptj<TensorParallel>(size);
+  for (const int size : {1, 3}) check_gptj<SequenceParallel>(size);
 }
 
 TEST_CASE("Falcons of transformers") {
@@ -42,16 +42,16 @@ TEST_CASE("Falcons of transformers") {
   constexpr ParallelGptForm grouped{
       .two_norms = true, .attention_bias = true, .perceptron_bias = true};
   for (const int size : {1, 2, 3, 4, 7}) {
-    check_falcon<TensorPlan, one_norm>("falcon", size);
-    check_falcon<TensorPlan, one_norm>("falcon_heads", size);
-    check_falcon<TensorPlan, grouped>("falcon_grouped", size);
+    check_falcon<TensorParallel, one_norm>("falcon", size);
+    check_falcon<TensorParallel, one_norm>("falcon_heads", size);
+    check_falcon<TensorParallel, grouped>("falcon_grouped", size);
   }
-  for (const int size : {2, 3}) check_falcon<ContextPlan, grouped>("falcon_grouped", size);
+  for (const int size : {2, 3}) check_falcon<ContextParallel, grouped>("falcon_grouped", size);
 }
 
 TEST_CASE("ranks sum once for each block, forward and backward") {
-  const auto net = parallel_gpt<TensorPlan, gptj_form>(read_gptj_config(directory("gptj")));
-  const Plan plan = plan_of<Ends<TensorPlan::ids, TensorPlan::logits>, Train>(
+  const auto net = parallel_gpt<TensorParallel, gptj_form>(read_gptj_config(directory("gptj")));
+  const Plan plan = plan_of<Ends<TensorParallel::ids, TensorParallel::logits>, Train>(
       net, 2, testing::transformers::text);
   const Collective sum = all_reduce(2 * 11 * 16);
   CHECK(plan.forward == CollectiveList{sum, sum, sum});   // of the table, and of two blocks

@@ -16,7 +16,7 @@
 #include "shardwise/models/gpt2_files.hpp"
 #include "shardwise/models/llama.hpp"
 #include "shardwise/models/llama_files.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 #include "support/filled.hpp"
 #include "support/largest_difference.hpp"
 #include "witness/values.hpp"
@@ -44,15 +44,15 @@ void check_llama(const std::string& family, int size) {
 }  // namespace
 
 TEST_CASE("a GPT-2 of transformers") {
-  for (const int size : {1, 2, 3, 4, 7}) check_gpt2<TensorPlan>(size);
-  for (const int size : {1, 3}) check_gpt2<ContextPlan>(size);
+  for (const int size : {1, 2, 3, 4, 7}) check_gpt2<TensorParallel>(size);
+  for (const int size : {1, 3}) check_gpt2<ContextParallel>(size);
 }
 
 TEST_CASE("a GPT-2 of transformers with heads of one feature") {
   for (const int size : {1, 2, 3, 4, 5, 6, 7, 8}) {
-    check_gpt2<TensorPlan>(size, "gpt2_heads");
-    check_gpt2<SequencePlan>(size, "gpt2_heads");
-    check_gpt2<ContextPlan>(size, "gpt2_heads");
+    check_gpt2<TensorParallel>(size, "gpt2_heads");
+    check_gpt2<SequenceParallel>(size, "gpt2_heads");
+    check_gpt2<ContextParallel>(size, "gpt2_heads");
   }
 }
 
@@ -64,21 +64,21 @@ TEST_CASE("models of the Llama family of transformers") {
       upper{.bias = true, .tied = true, .window = dynamic, .two_windows = true},
       turns{.head_norms = true, .window = dynamic, .two_windows = true};
   for (const int size : {1, 2, 3, 5, 8}) {
-    check_llama<TensorPlan, plain>("llama", size);
-    check_llama<TensorPlan, windowed>("mistral", size);
-    check_llama<TensorPlan, any_window>("phi3", size);
-    check_llama<TensorPlan, any_window>("llama", size);
-    check_llama<TensorPlan, tied>("qwen2", size);
-    check_llama<TensorPlan, normed>("qwen3", size);
-    check_llama<TensorPlan, biases>("llama_biases", size);
-    check_llama<TensorPlan, normed_biases>("qwen3_biases", size);
-    check_llama<TensorPlan, upper>("qwen2_upper", size);
-    check_llama<TensorPlan, turns>("qwen3_turns", size);
+    check_llama<TensorParallel, plain>("llama", size);
+    check_llama<TensorParallel, windowed>("mistral", size);
+    check_llama<TensorParallel, any_window>("phi3", size);
+    check_llama<TensorParallel, any_window>("llama", size);
+    check_llama<TensorParallel, tied>("qwen2", size);
+    check_llama<TensorParallel, normed>("qwen3", size);
+    check_llama<TensorParallel, biases>("llama_biases", size);
+    check_llama<TensorParallel, normed_biases>("qwen3_biases", size);
+    check_llama<TensorParallel, upper>("qwen2_upper", size);
+    check_llama<TensorParallel, turns>("qwen3_turns", size);
   }
-  for (const int size : {1, 3}) check_llama<ContextPlan, turns>("qwen3_turns", size);
-  for (const int size : {2, 3}) check_llama<SequencePlan, upper>("qwen2_upper", size);
-  for (const int size : {1, 3}) check_llama<ContextPlan, any_window>("mistral", size);
-  for (const int size : {2, 3}) check_llama<SequencePlan, biases>("llama_biases", size);
+  for (const int size : {1, 3}) check_llama<ContextParallel, turns>("qwen3_turns", size);
+  for (const int size : {2, 3}) check_llama<SequenceParallel, upper>("qwen2_upper", size);
+  for (const int size : {1, 3}) check_llama<ContextParallel, any_window>("mistral", size);
+  for (const int size : {2, 3}) check_llama<SequenceParallel, biases>("llama_biases", size);
 }
 
 TEST_CASE("a directory in float, as it lies there") {
@@ -87,9 +87,9 @@ TEST_CASE("a directory in float, as it lies there") {
     const std::filesystem::path qwen3 = directory("qwen3");
     // begin: directory
     const LlamaConfig config = read_llama_config(qwen3);  // its config.json
-    auto net = llama<TensorPlan, LlamaForm{.head_norms = true}>(config);
+    auto net = llama<TensorParallel, LlamaForm{.head_norms = true}>(config);
     Model<decltype(net), Context<float, Reference, ThreadCommunicator>,
-          Ends<TensorPlan::ids, TensorPlan::logits>, ForwardOnly>
+          Ends<TensorParallel::ids, TensorParallel::logits>, ForwardOnly>
         model(net, ranks, Seed{3}, text);
     load_weights(qwen3 / "model.safetensors", model,
                  {.names = names_in_order(model, llama_tensors(config))});

@@ -10,7 +10,7 @@
 #include "ranks/transformers.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/layout/tensor.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 #include "shardwise/models/vit.hpp"
 #include "shardwise/models/vit_files.hpp"
 #include "shardwise/train/cross_entropy.hpp"
@@ -57,9 +57,9 @@ void check(const std::string& family, int size) {
 }
 
 void check_plans(const std::string& family, int size) {
-  check<TensorPlan, Sharded<Axis::feature>>(family, size);
-  check<SequencePlan, Sharded<Axis::feature>>(family, size);
-  check<ContextPlan, Invariant>(family, size);
+  check<TensorParallel, Sharded<Axis::feature>>(family, size);
+  check<SequenceParallel, Sharded<Axis::feature>>(family, size);
+  check<ContextParallel, Invariant>(family, size);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@
 #include "shardwise/models/gpt2.hpp"
 #include "shardwise/models/llama.hpp"
 #include "shardwise/models/parallel_gpt.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 #include "shardwise/models/vit.hpp"
 #include "shardwise/pipeline/evaluate.hpp"
 #include "shardwise/pipeline/known_schedules.hpp"
@@ -41,8 +41,8 @@ using namespace testing::on_meshes;
 namespace {
 
 using Ctx = Context<double, Reference, MeshRanks<ThreadCommunicator>>;
-using E = Ends<TensorPlan::ids, TensorPlan::logits>;
-using Ids = SamplesOverMesh<TensorPlan::ids>;
+using E = Ends<TensorParallel::ids, TensorParallel::logits>;
+using Ids = SamplesOverMesh<TensorParallel::ids>;
 
 constexpr std::size_t vocabulary = 13;
 constexpr int steps = 3;
@@ -51,12 +51,12 @@ constexpr std::array cut{CutPlace{4, 1}};  // behind the first of three blocks
 constexpr std::array in_four{CutPlace{3}, CutPlace{4, 1}, CutPlace{5}};
 
 auto gpt() {
-  return gpt2<TensorPlan, Gpt2Form{.dropped = 1, .of = 10}, 3>({.vocabulary = vocabulary,
-                                                                .positions = 7,
-                                                                .features = 12,
-                                                                .hidden = 10,
-                                                                .heads = 6,
-                                                                .layers = 3});
+  return gpt2<TensorParallel, Gpt2Form{.dropped = 1, .of = 10}, 3>({.vocabulary = vocabulary,
+                                                                    .positions = 7,
+                                                                    .features = 12,
+                                                                    .hidden = 10,
+                                                                    .heads = 6,
+                                                                    .layers = 3});
 }
 
 constexpr Shape text(std::size_t samples) { return {{Axis::batch, samples}, {Axis::sequence, 5}}; }
@@ -312,18 +312,18 @@ TEST_CASE("segments behind a class token end the step on all stages, and without
 
 namespace {
 
-using OfBert = BertEnds<TensorPlan>;
-using Types = SamplesOverMesh<TensorPlan::stream>;
+using OfBert = BertEnds<TensorParallel>;
+using Types = SamplesOverMesh<TensorParallel::stream>;
 constexpr std::array between_blocks{CutPlace{5, 1}};
 
 auto bert_of_two() {
-  return bert<TensorPlan, BertForm{.dropped = 1, .of = 10}, 2>({.vocabulary = vocabulary,
-                                                                .positions = 7,
-                                                                .types = 2,
-                                                                .features = 12,
-                                                                .hidden = 10,
-                                                                .heads = 6,
-                                                                .layers = 2});
+  return bert<TensorParallel, BertForm{.dropped = 1, .of = 10}, 2>({.vocabulary = vocabulary,
+                                                                    .positions = 7,
+                                                                    .types = 2,
+                                                                    .features = 12,
+                                                                    .hidden = 10,
+                                                                    .heads = 6,
+                                                                    .layers = 2});
 }
 
 /// The losses of a BERT in steps of batches of these sizes, each by step(inputs, labels).
@@ -393,7 +393,7 @@ struct OfText {
 
 /// What a model of images does.
 struct OfImages {
-  using ends = Ends<Invariant, TensorPlan::logits>;
+  using ends = Ends<Invariant, TensorParallel::logits>;
   static Shape shape(std::size_t count = 1) {
     return {{Axis::batch, count}, {Axis::channel, 2}, {Axis::height, 5}, {Axis::width, 5}};
   }
@@ -466,23 +466,24 @@ TEST_CASE(
                                 .head_size = 2,
                                 .layers = 6,
                                 .turn = {{.layers = 2, .window = 2}, {.layers = 1}}};
-  check_in_two_stages<OfText, 2>(llama<TensorPlan, tied, 2>(llama_sizes));
-  check_in_two_stages<OfText, 2>(parallel_gpt<TensorPlan, gptj_form, 3>({.form = gptj_form,
-                                                                         .vocabulary = vocabulary,
-                                                                         .features = 12,
-                                                                         .hidden = 10,
-                                                                         .heads = 3,
-                                                                         .groups = 3,
-                                                                         .head_size = 4,
-                                                                         .layers = 3}));
-  check_in_two_stages<OfImages, 6>(vit<TensorPlan, VitForm{.patch = 2}, 2>({.channels = 2,
-                                                                            .side = 5,
-                                                                            .patch = 2,
-                                                                            .features = 6,
-                                                                            .hidden = 5,
-                                                                            .heads = 3,
-                                                                            .layers = 2,
-                                                                            .classes = 3}));
-  CHECK(error_of([&] { llama<TensorPlan, tied, 3>(llama_sizes); }) ==
+  check_in_two_stages<OfText, 2>(llama<TensorParallel, tied, 2>(llama_sizes));
+  check_in_two_stages<OfText, 2>(
+      parallel_gpt<TensorParallel, gptj_form, 3>({.form = gptj_form,
+                                                  .vocabulary = vocabulary,
+                                                  .features = 12,
+                                                  .hidden = 10,
+                                                  .heads = 3,
+                                                  .groups = 3,
+                                                  .head_size = 4,
+                                                  .layers = 3}));
+  check_in_two_stages<OfImages, 6>(vit<TensorParallel, VitForm{.patch = 2}, 2>({.channels = 2,
+                                                                                .side = 5,
+                                                                                .patch = 2,
+                                                                                .features = 6,
+                                                                                .hidden = 5,
+                                                                                .heads = 3,
+                                                                                .layers = 2,
+                                                                                .classes = 3}));
+  CHECK(error_of([&] { llama<TensorParallel, tied, 3>(llama_sizes); }) ==
         "argument_error: Repeat: the type has 3 blocks, but 2 were asked for");
 }

@@ -109,9 +109,9 @@ void check_gpt(C& ranks) {
   const Shape text{{Axis::batch, 2}, {Axis::sequence, 7}};
   const Gpt2Config config{
       .vocabulary = 13, .positions = 7, .features = 12, .hidden = 24, .heads = 3, .layers = 2};
-  using Net = decltype(gpt2<SequencePlan, Gpt2Form{1, 10}>(config));
-  Model<Net, Context<T, Reference, C>, Ends<SequencePlan::ids, SequencePlan::logits>> model(
-      gpt2<SequencePlan, Gpt2Form{1, 10}>(config), ranks, Seed{1}, text);
+  using Net = decltype(gpt2<SequenceParallel, Gpt2Form{1, 10}>(config));
+  Model<Net, Context<T, Reference, C>, Ends<SequenceParallel::ids, SequenceParallel::logits>> model(
+      gpt2<SequenceParallel, Gpt2Form{1, 10}>(config), ranks, Seed{1}, text);
   const Tensor<std::int32_t, Invariant> ids(text, place_of(ranks)), labels(text, place_of(ranks));
   const std::vector<Segment> documents{{0, 4}, {4, 3}, {7, 7}};
   Optimizer optimizer(model, AdamW{.decay = Decay::chosen});

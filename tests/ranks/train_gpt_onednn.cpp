@@ -54,13 +54,14 @@ Learned learned(ThreadCommunicator& ranks) {
                          .heads = 4,
                          .layers = 2});
   using L = std::remove_const_t<decltype(net)>;
-  Model<L, Context<P, OneDnn, ThreadCommunicator>, Ends<TensorPlan::ids, TensorPlan::logits>> model(
-      net, ranks, Seed{3}, batch);
+  Model<L, Context<P, OneDnn, ThreadCommunicator>,
+        Ends<TensorParallel::ids, TensorParallel::logits>>
+      model(net, ranks, Seed{3}, batch);
   Optimizer optimizer(model, AdamW{.learning_rate = 3e-3});
   Learned losses;
   for (std::uint64_t step = 0; step < 200; ++step) {
     const std::vector<std::int32_t> tokens = text(step);
-    const auto ids = testing::filled<std::int32_t, TensorPlan::ids>(
+    const auto ids = testing::filled<std::int32_t, TensorParallel::ids>(
         batch, place_of(ranks), [&](std::size_t i) { return tokens[i]; });
     const auto labels = testing::filled<std::int32_t, Invariant>(
         batch, place_of(ranks), [&](std::size_t i) { return tokens[i + 1]; });

@@ -9,7 +9,7 @@
 #include "shardwise/layers/end_rows.hpp"
 #include "shardwise/layers/planes_to_tokens.hpp"
 #include "shardwise/model/plan.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 
 using namespace shardwise;
 
@@ -76,29 +76,29 @@ constexpr Plan plan_in() {
 }
 
 // Patches are split by feature, and gathered once for the stream.
-static_assert(plan_in<TensorPlan, Feature>().forward ==
+static_assert(plan_in<TensorParallel, Feature>().forward ==
               CollectiveList{all_gather(stream), all_reduce(stream), all_reduce(stream)});
-static_assert(plan_in<TensorPlan, Feature>().backward ==
+static_assert(plan_in<TensorParallel, Feature>().backward ==
               CollectiveList{all_reduce(first), all_reduce(stream), all_reduce(stream)});
-static_assert(plan_in<TensorPlan, Feature>().settle.empty());
+static_assert(plan_in<TensorParallel, Feature>().settle.empty());
 
 // Dropout sends nothing.
 constexpr VitForm dropping{.patch = 4, .dropped = 1, .of = 10};
-static_assert(plan_in<TensorPlan, Feature, dropping>().forward ==
-              plan_in<TensorPlan, Feature>().forward);
-static_assert(plan_in<TensorPlan, Feature, dropping>().backward ==
-              plan_in<TensorPlan, Feature>().backward);
-static_assert(plan_in<TensorPlan, Feature, dropping>().settle.empty());
+static_assert(plan_in<TensorParallel, Feature, dropping>().forward ==
+              plan_in<TensorParallel, Feature>().forward);
+static_assert(plan_in<TensorParallel, Feature, dropping>().backward ==
+              plan_in<TensorParallel, Feature>().backward);
+static_assert(plan_in<TensorParallel, Feature, dropping>().settle.empty());
 
 // The class tokens come from the rank that has them.
-static_assert(plan_in<SequencePlan, Feature>().forward ==
+static_assert(plan_in<SequenceParallel, Feature>().forward ==
               CollectiveList{all_to_all(stream), all_gather(stream), reduce_scatter(stream),
                              all_gather(stream), reduce_scatter(stream), all_reduce(first)});
 
 // Keys and values are gathered, and the gradient of the whole patches.
-static_assert(plan_in<ContextPlan, Invariant>().forward ==
+static_assert(plan_in<ContextParallel, Invariant>().forward ==
               CollectiveList{all_gather(stream), all_gather(stream), all_reduce(first)});
-static_assert(plan_in<ContextPlan, Invariant>().backward ==
+static_assert(plan_in<ContextParallel, Invariant>().backward ==
               CollectiveList{reduce_scatter(stream), reduce_scatter(stream), all_gather(stream)});
 
 }  // namespace

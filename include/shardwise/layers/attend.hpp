@@ -253,7 +253,7 @@ class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis
     throw argument_error(
         Form.causal ? "with a KeyValueCache each rank must have all tokens, but samples or "
                       "a window of tokens are split here. Evaluate with another split, "
-                      "such as TensorPlan"
+                      "such as TensorParallel"
                     : "its tokens see later ones, so they cannot be computed before these "
                       "are there. Evaluate without KeyValueCache");
   }

@@ -25,7 +25,7 @@
 #include "shardwise/model/shared.hpp"
 #include "shardwise/model/sum.hpp"
 #include "shardwise/models/checks.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 
 namespace shardwise {
 
@@ -49,17 +49,18 @@ struct BertConfig {
 };
 
 /// The layouts at the ends of a BERT: of token ids and of token types, and of the logits.
-template <class Plan>
-using BertEnds = Ends<Layouts<typename Plan::ids, typename Plan::stream>, typename Plan::logits>;
+template <class Parallel>
+using BertEnds =
+    Ends<Layouts<typename Parallel::ids, typename Parallel::stream>, typename Parallel::logits>;
 
 namespace detail {
 
 struct BertTable;
 
-template <class Plan, BertForm Form>
+template <class Parallel, BertForm Form>
 auto bert_block(const BertConfig& config) {
-  using First = Linear<typename Plan::first, dynamic, dynamic>;
-  using Second = Linear<typename Plan::second, dynamic, dynamic>;
+  using First = Linear<typename Parallel::first, dynamic, dynamic>;
+  using Second = Linear<typename Parallel::second, dynamic, dynamic>;
   using Dropped = Dropout<Form.dropped, Form.of>;
   const std::size_t wide = config.features;
   constexpr AttentionForm attention{.causal = false, .dropped = Form.dropped, .of = Form.of};
@@ -76,7 +77,7 @@ auto bert_block(const BertConfig& config) {
 }  // namespace detail
 
 /// A BERT: token ids and token types, both [batch, sequence], to logits [batch, sequence,
-/// vocabulary]. It has two inputs, and its ends are `BertEnds<Plan>`:
+/// vocabulary]. It has two inputs, and its ends are `BertEnds<Parallel>`:
 ///
 ///     model.forward(std::tuple(ids.view(), types.view()), {.segments = segments})
 ///
@@ -91,21 +92,21 @@ auto bert_block(const BertConfig& config) {
 /// blocks are part 5.
 /// throws   argument_error if `heads` does not divide `features`, or `layers` is not `Blocks`
 /// source   Devlin et al. 2019, sections 3 and A.2
-template <class Plan = TensorPlan, BertForm Form = BertForm{}, std::size_t Blocks = dynamic>
+template <class Parallel = TensorParallel, BertForm Form = BertForm{}, std::size_t Blocks = dynamic>
 auto bert(const BertConfig& config) {
-  using Words = Owns<detail::BertTable, Embedding<dynamic, dynamic, typename Plan::first>>;
+  using Words = Owns<detail::BertTable, Embedding<dynamic, dynamic, typename Parallel::first>>;
   using Types = Embedding<dynamic, dynamic, split::none>;
   using Dense = Linear<split::none, dynamic, dynamic>;
-  using Logits = Linear<typename Plan::first, dynamic, dynamic, false>;
+  using Logits = Linear<typename Parallel::first, dynamic, dynamic, false>;
   const std::size_t wide = config.features;
   detail::require_heads("bert", wide, config.heads);
   const LayerNorm<dynamic> norm(wide, Epsilon{config.epsilon});
   const Sequential words(Words(config.vocabulary, wide),
                          PositionEmbedding<dynamic, dynamic>(config.positions, wide),
-                         To<typename Plan::stream>{});
+                         To<typename Parallel::stream>{});
   using Dropped = Dropout<Form.dropped, Form.of>;
   const auto encoder =
-      detail::repeated<Blocks>(config.layers, detail::bert_block<Plan, Form>(config));
+      detail::repeated<Blocks>(config.layers, detail::bert_block<Parallel, Form>(config));
   const Sequential head(Dense(wide, wide), Gelu{}, norm,
                         Borrows<detail::BertTable, Logits>(Logits(wide, config.vocabulary)),
                         Bias<dynamic>(config.vocabulary));

@@ -17,7 +17,7 @@
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/sequential.hpp"
 #include "shardwise/model/shared.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 #include "shardwise/models/pre_norm_block.hpp"
 
 namespace shardwise {
@@ -47,7 +47,7 @@ struct Gpt2Table;
 }  // namespace detail
 
 /// A GPT-2: token ids [batch, sequence] to logits [batch, sequence, vocabulary]. Its ends are
-/// `Ends<typename Plan::ids, typename Plan::logits>`.
+/// `Ends<typename Parallel::ids, typename Parallel::logits>`.
 ///
 ///     x = x + attention(norm(x)), x = x + down(gelu(up(norm(x)))), in each block
 ///
@@ -55,16 +55,16 @@ struct Gpt2Table;
 /// blocks are part 4.
 /// throws   argument_error if `heads` does not divide `features`, or `layers` is not `Blocks`
 /// source   Radford et al. 2019, section 2.3
-template <class Plan = TensorPlan, Gpt2Form Form = Gpt2Form{}, std::size_t Blocks = dynamic>
+template <class Parallel = TensorParallel, Gpt2Form Form = Gpt2Form{}, std::size_t Blocks = dynamic>
 auto gpt2(const Gpt2Config& config) {
-  using Table = Embedding<dynamic, dynamic, typename Plan::first>;
-  using Logits = Linear<typename Plan::first, dynamic, dynamic, false>;
+  using Table = Embedding<dynamic, dynamic, typename Parallel::first>;
+  using Logits = Linear<typename Parallel::first, dynamic, dynamic, false>;
   constexpr AttentionForm attention{.dropped = Form.dropped, .of = Form.of};
   const std::size_t wide = config.features;
-  const auto block = detail::pre_norm_block<Plan, attention, GeluTanh>("gpt2", config);
+  const auto block = detail::pre_norm_block<Parallel, attention, GeluTanh>("gpt2", config);
   return Sequential(Owns<detail::Gpt2Table, Table>(Table(config.vocabulary, wide)),
                     PositionEmbedding<dynamic, dynamic>(config.positions, wide),
-                    To<typename Plan::stream>{}, Dropout<Form.dropped, Form.of>{},
+                    To<typename Parallel::stream>{}, Dropout<Form.dropped, Form.of>{},
                     detail::repeated<Blocks>(config.layers, block),
                     LayerNorm<dynamic>(wide, Epsilon{config.epsilon}),
                     Borrows<detail::Gpt2Table, Logits>(Logits(wide, config.vocabulary)));

@@ -25,7 +25,7 @@
 #include "shardwise/model/sequential.hpp"
 #include "shardwise/model/shared.hpp"
 #include "shardwise/models/checks.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 
 namespace shardwise {
 
@@ -77,10 +77,10 @@ namespace detail {
 struct LlamaTable;
 
 /// The second half of a block.
-template <class Plan, LlamaForm Form>
+template <class Parallel, LlamaForm Form>
 auto llama_perceptron(const LlamaConfig& config, const RmsNorm<dynamic>& norm) {
   if constexpr (Form.experts) {
-    const Experts<typename Plan::experts> experts(
+    const Experts<typename Parallel::experts> experts(
         {config.experts, config.chosen, config.features, config.hidden});
     if constexpr (Form.balanced) {
       return Sequential(norm, experts.balanced_by(config.balance));
@@ -88,8 +88,8 @@ auto llama_perceptron(const LlamaConfig& config, const RmsNorm<dynamic>& norm) {
       return Sequential(norm, experts);
     }
   } else {
-    using First = Linear<typename Plan::first, dynamic, dynamic, Form.perceptron_bias>;
-    using Second = Linear<typename Plan::second, dynamic, dynamic, Form.perceptron_bias>;
+    using First = Linear<typename Parallel::first, dynamic, dynamic, Form.perceptron_bias>;
+    using Second = Linear<typename Parallel::second, dynamic, dynamic, Form.perceptron_bias>;
     const First up(config.features, config.hidden);
     return Sequential(norm, Join(Times<activations::Silu>{}, up, up),
                       Second(config.hidden, config.features));
@@ -157,7 +157,7 @@ auto attention_in([[maybe_unused]] std::size_t window) {
 }  // namespace detail
 
 /// A model of the Llama family: token ids [batch, sequence] to logits [batch, sequence,
-/// vocabulary]. Its ends are `Ends<typename Plan::ids, typename Plan::logits>`.
+/// vocabulary]. Its ends are `Ends<typename Parallel::ids, typename Parallel::logits>`.
 ///
 ///     x = x + attention(norm(x)), x = x + down(silu(gate(norm(x))) · up(norm(x))), in each block
 ///
@@ -170,17 +170,18 @@ auto attention_in([[maybe_unused]] std::size_t window) {
 ///          choose `chosen` of the experts
 /// source   Touvron et al. 2023, section 2.2; Jiang et al. 2023 (Mistral 7B), section 2; Jiang et
 ///          al. 2024 (Mixtral of experts), section 2
-template <class Plan = TensorPlan, LlamaForm Form = LlamaForm{}, std::size_t Blocks = dynamic>
+template <class Parallel = TensorParallel, LlamaForm Form = LlamaForm{},
+          std::size_t Blocks = dynamic>
 auto llama(const LlamaConfig& config) {
   static_assert(Form.experts || !Form.balanced,
                 "LlamaForm: only models with experts have a balancing loss.");
   static_assert(!(Form.experts && Form.perceptron_bias), "LlamaForm: experts have no bias.");
   static_assert(!Form.two_windows || Form.window == dynamic,
                 "LlamaForm: two windows are those of the config: .window = dynamic.");
-  using Heads = Linear<typename Plan::first, dynamic, dynamic, Form.bias>;
-  using Output = Linear<typename Plan::second, dynamic, dynamic, Form.output_bias>;
-  using Logits = Linear<typename Plan::first, dynamic, dynamic, false>;
-  using Table = Embedding<dynamic, dynamic, typename Plan::first>;
+  using Heads = Linear<typename Parallel::first, dynamic, dynamic, Form.bias>;
+  using Output = Linear<typename Parallel::second, dynamic, dynamic, Form.output_bias>;
+  using Logits = Linear<typename Parallel::first, dynamic, dynamic, false>;
+  using Table = Embedding<dynamic, dynamic, typename Parallel::first>;
   detail::require_groups("llama", config.heads, config.groups);
   detail::require_llama_form(Form, config);
   const std::size_t wide = config.features, size = config.head_size;
@@ -201,10 +202,10 @@ auto llama(const LlamaConfig& config) {
     const auto attend = detail::attention_in<attention>(window);
     return Sequential(Residual(Sequential(norm, Join(attend, turned(queries), turned(keys), keys),
                                           Output(config.heads * size, wide))),
-                      Residual(detail::llama_perceptron<Plan, Form>(config, norm)));
+                      Residual(detail::llama_perceptron<Parallel, Form>(config, norm)));
   };
 
-  const To<typename Plan::stream> stream;
+  const To<typename Parallel::stream> stream;
   const auto blocks = [&] {
     if constexpr (Form.two_windows) {
       const auto& [first, second] = config.turn;

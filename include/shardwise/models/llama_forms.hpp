@@ -5,7 +5,7 @@
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/models/llama.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 
 namespace shardwise {
 
@@ -26,16 +26,16 @@ using DenseLlamaForms =
 namespace detail {
 
 /// Calls f with the model if its type may have this form.
-template <class Plan, LlamaForm Form, class F>
+template <class Parallel, LlamaForm Form, class F>
 bool called_with_llama(const LlamaConfig& config, F& f) {
   if (Form != form_for(config, Form.window == dynamic)) return false;
-  f(llama<Plan, Form>(config));
+  f(llama<Parallel, Form>(config));
   return true;
 }
 
-template <class Plan, LlamaForm... Forms, class F>
+template <class Parallel, LlamaForm... Forms, class F>
 void with_llama_of(LlamaForms<Forms...>, const LlamaConfig& config, F& f) {
-  if ((called_with_llama<Plan, Forms>(config, f) || ...)) return;
+  if ((called_with_llama<Parallel, Forms>(config, f) || ...)) return;
   throw argument_error({"llama: this model needs the ", text_of_form_for(config, false),
                         ", which is none of the ", sizeof...(Forms),
                         " forms that the program has; add it to its LlamaForms"});
@@ -43,16 +43,16 @@ void with_llama_of(LlamaForms<Forms...>, const LlamaConfig& config, F& f) {
 
 }  // namespace detail
 
-/// Calls f(net), where net is `llama<Plan, Form>(config)` and Form is the first of `Forms` that is
-/// the config's:
+/// Calls f(net), where net is `llama<Parallel, Form>(config)` and Form is the first of `Forms` that
+/// is the config's:
 ///
 ///     with_llama(read_llama_config(directory), [&](const auto& net) { ... });
 ///
 /// The type of net is another one for each form, so the compiler makes f once for each.
 /// throws   argument_error if none of the forms is that of the config; as llama, and as f
-template <class Plan = TensorPlan, class Forms = DenseLlamaForms, class F>
+template <class Parallel = TensorParallel, class Forms = DenseLlamaForms, class F>
 void with_llama(const LlamaConfig& config, F&& f) {
-  detail::with_llama_of<Plan>(Forms{}, config, f);
+  detail::with_llama_of<Parallel>(Forms{}, config, f);
 }
 
 }  // namespace shardwise

@@ -22,7 +22,7 @@
 #include "shardwise/model/shared.hpp"
 #include "shardwise/model/sum.hpp"
 #include "shardwise/models/checks.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 
 namespace shardwise {
 
@@ -68,12 +68,12 @@ inline std::string text_of(const ParallelGptForm& form) {
                    ", .gelu_tanh = ", flag_text(form.gelu_tanh), "}"});
 }
 
-template <class Plan, ParallelGptForm Form>
+template <class Parallel, ParallelGptForm Form>
 auto parallel_block(const ParallelGptConfig& config) {
-  using Heads = Linear<typename Plan::first, dynamic, dynamic, Form.attention_bias>;
-  using Gathered = Linear<typename Plan::second, dynamic, dynamic, Form.attention_bias>;
-  using Up = Linear<typename Plan::first, dynamic, dynamic, Form.perceptron_bias>;
-  using Down = Linear<typename Plan::second, dynamic, dynamic, Form.perceptron_bias>;
+  using Heads = Linear<typename Parallel::first, dynamic, dynamic, Form.attention_bias>;
+  using Gathered = Linear<typename Parallel::second, dynamic, dynamic, Form.attention_bias>;
+  using Up = Linear<typename Parallel::first, dynamic, dynamic, Form.perceptron_bias>;
+  using Down = Linear<typename Parallel::second, dynamic, dynamic, Form.perceptron_bias>;
   const std::size_t wide = config.features, size = config.head_size;
   const LayerNorm<dynamic> norm(wide, Epsilon{config.epsilon});
   const Heads queries = Heads(wide, config.heads * size).in_units_of(size);
@@ -98,7 +98,7 @@ auto parallel_block(const ParallelGptConfig& config) {
 }  // namespace detail
 
 /// A model whose blocks are parallel: token ids [batch, sequence] to logits [batch, sequence,
-/// vocabulary]. Its ends are `Ends<typename Plan::ids, typename Plan::logits>`.
+/// vocabulary]. Its ends are `Ends<typename Parallel::ids, typename Parallel::logits>`.
 ///
 ///     x = x + attention(norm(x)) + perceptron(norm(x)), in each block
 ///
@@ -110,18 +110,19 @@ auto parallel_block(const ParallelGptConfig& config) {
 /// throws   argument_error if the form of the type is not that of `config`, `groups` does not
 ///          divide `heads`, or `layers` is not `Blocks`
 /// source   Wang and Komatsuzaki 2021 (GPT-J); Almazrouei et al. 2023 (Falcon), section 3.2
-template <class Plan = TensorPlan, ParallelGptForm Form = gptj_form, std::size_t Blocks = dynamic>
+template <class Parallel = TensorParallel, ParallelGptForm Form = gptj_form,
+          std::size_t Blocks = dynamic>
 auto parallel_gpt(const ParallelGptConfig& config) {
   static_assert(!(Form.tied && Form.logits_bias),
                 "ParallelGptForm: logits that use the table have no bias.");
-  using Logits = Linear<typename Plan::first, dynamic, dynamic, Form.logits_bias>;
-  using Table = Embedding<dynamic, dynamic, typename Plan::first>;
+  using Logits = Linear<typename Parallel::first, dynamic, dynamic, Form.logits_bias>;
+  using Table = Embedding<dynamic, dynamic, typename Parallel::first>;
   detail::require_groups("parallel_gpt", config.heads, config.groups);
   detail::require_form("parallel_gpt", detail::text_of(Form), detail::text_of(config.form));
   const std::size_t wide = config.features;
-  const To<typename Plan::stream> stream;
+  const To<typename Parallel::stream> stream;
   const auto blocks =
-      detail::repeated<Blocks>(config.layers, detail::parallel_block<Plan, Form>(config));
+      detail::repeated<Blocks>(config.layers, detail::parallel_block<Parallel, Form>(config));
   const LayerNorm<dynamic> norm(wide, Epsilon{config.epsilon});
   const Table table(config.vocabulary, wide);
   const Logits logits(wide, config.vocabulary);

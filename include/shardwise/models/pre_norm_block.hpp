@@ -20,10 +20,10 @@ namespace shardwise::detail {
 /// `heads` and `epsilon` in `config`. What each of the two adds is dropped as the weights of
 /// attention are.
 /// throws   argument_error, which names `model`, if `heads` does not divide `features`
-template <class Plan, AttentionForm Attention, class F, class Config>
+template <class Parallel, AttentionForm Attention, class F, class Config>
 constexpr auto pre_norm_block(const char* model, const Config& config) {
-  using First = Linear<typename Plan::first, dynamic, dynamic>;
-  using Second = Linear<typename Plan::second, dynamic, dynamic>;
+  using First = Linear<typename Parallel::first, dynamic, dynamic>;
+  using Second = Linear<typename Parallel::second, dynamic, dynamic>;
   using Dropped = Dropout<Attention.dropped, Attention.of>;
   const std::size_t wide = config.features;
   require_heads(model, wide, config.heads);

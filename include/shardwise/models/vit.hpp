@@ -21,7 +21,7 @@
 #include "shardwise/layers/row_norm.hpp"
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/sequential.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 #include "shardwise/models/pre_norm_block.hpp"
 
 namespace shardwise {
@@ -54,7 +54,7 @@ struct VitConfig {
 /// A vision transformer: images [batch, channel, height, width] to logits [batch, classes]. All
 /// patches go through one linear layer, behind a class token, whose row at the end gives the
 /// logits. Between the blocks the stream is that of the plan; patches are split as the first layers
-/// of a block. Images are `Invariant`, and logits `Sharded<feature>` or, in a ContextPlan,
+/// of a block. Images are `Invariant`, and logits `Sharded<feature>` or, in ContextParallel,
 /// `Invariant`.
 ///
 ///     x = x + attention(norm(x)), x = x + down(gelu(up(norm(x)))), in each block
@@ -64,23 +64,23 @@ struct VitConfig {
 /// throws   argument_error if the patch of the type is not that of `config`, `heads` does not
 ///          divide `features`, or `layers` is not `Blocks`
 /// source   Dosovitskiy et al. 2021, section 3.1
-template <class Plan = TensorPlan, VitForm Form = VitForm{}, std::size_t Blocks = dynamic>
+template <class Parallel = TensorParallel, VitForm Form = VitForm{}, std::size_t Blocks = dynamic>
 constexpr auto vit(const VitConfig& config) {
-  using Patches =
-      Conv2d<typename Plan::first, dynamic, dynamic, kernel(Form.patch, {.stride = Form.patch})>;
-  using Logits = Linear<typename Plan::first, dynamic, dynamic>;
+  using Patches = Conv2d<typename Parallel::first, dynamic, dynamic,
+                         kernel(Form.patch, {.stride = Form.patch})>;
+  using Logits = Linear<typename Parallel::first, dynamic, dynamic>;
   if (config.patch != static_cast<std::size_t>(Form.patch)) {
     throw argument_error({"vit: the type has VitForm{.patch = ", Form.patch,
                           "}, but this model has patches of ", config.patch, " rows and columns"});
   }
   constexpr AttentionForm attention{.causal = false, .dropped = Form.dropped, .of = Form.of};
   const std::size_t wide = config.features;
-  const auto block = detail::pre_norm_block<Plan, attention, Gelu>("vit", config);
+  const auto block = detail::pre_norm_block<Parallel, attention, Gelu>("vit", config);
   return Sequential(Patches(config.channels, wide), PlanesToTokens{},
                     ClassToken<dynamic>(wide).initialized_by(init::narrow_normal),
                     PositionEmbedding<dynamic, dynamic>(config.tokens(), wide)
                         .initialized_by(init::narrow_normal),
-                    To<typename Plan::stream>{}, Dropout<Form.dropped, Form.of>{},
+                    To<typename Parallel::stream>{}, Dropout<Form.dropped, Form.of>{},
                     detail::repeated<Blocks>(config.layers, block),
                     LayerNorm<dynamic>(wide, Epsilon{config.epsilon}), FirstRows{},
                     Logits(wide, config.classes));

@@ -190,7 +190,7 @@ void for_each_output(Models& models, const std::vector<typename Models::input_vi
 /// The loss of all batches together in evaluation, as if they were one; the same number on every
 /// rank. The elements of `targets` are read where the last layer is. 0 for no batches. A loss that
 /// leaves out or weighs labels needs its `counted`, of all batches.
-/// sends    as for_each_output; `loss_plan` where the last layer is; of a pipeline an all-reduce of
+/// sends    as for_each_output; `plan_loss` where the last layer is; of a pipeline an all-reduce of
 ///          one double
 /// throws   as for_each_output; before anything else is sent, on every rank: collective_error if
 ///          ranks were given other losses, argument_error for another number of targets than of

@@ -193,7 +193,7 @@ class LossChecker {
     found.counted().clear();
     LossOnRank mine = loss_on_rank<L>(found.counted(), loss_, data, data_.samples());
     found.compare_calls("the loss, whose plan is its `exchanges`",
-                        loss_plan<L>(loss_, data.shape, Dtype::float64));
+                        plan_loss<L>(loss_, data.shape, Dtype::float64));
     return mine;
   }
 

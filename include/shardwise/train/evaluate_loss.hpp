@@ -41,7 +41,7 @@ double evaluated_part(M& model, typename M::input_view x, const Target& target, 
 /// gradient of a parameter, no dropout, running statistics as they are. It may be called between
 /// the batches of a Step. `segments` are the sequences of the batch, see Model::forward. A
 /// collective.
-/// sends    the collectives of Model::evaluate, and `loss_plan`
+/// sends    the collectives of Model::evaluate, and `plan_loss`
 /// throws   as Model::evaluate, and as the loss
 template <class M, class Target, class Chosen>
 double evaluate_loss(M& model, typename M::input_view x, const Target& target, const Chosen& loss,

@@ -289,7 +289,7 @@ concept Loss = requires(const L& loss, const Shape& prediction) {
 /// The collectives of `loss` for a prediction of global shape `prediction` in the layout L, on a
 /// mesh of these sizes or on ranks of one axis.
 template <Layout L, Loss Chosen>
-constexpr CollectiveList loss_plan(const Chosen& loss, const Shape& prediction,
+constexpr CollectiveList plan_loss(const Chosen& loss, const Shape& prediction,
                                    Dtype dtype = Dtype::float32, const mesh& sizes = {}) {
   using Exchanges = typename Chosen::template exchanges<L>;
   constexpr std::size_t count = std::tuple_size_v<Exchanges>;

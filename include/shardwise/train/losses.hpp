@@ -235,7 +235,7 @@ double loss_of(Run<Context>& run, const std::tuple<Predictions...>& predictions,
 
 /// The collectives of the losses of several outputs of these global shapes.
 template <EndLayout Outputs, class... Ls>
-constexpr CollectiveList loss_plan(const std::tuple<Ls...>& losses,
+constexpr CollectiveList plan_loss(const std::tuple<Ls...>& losses,
                                    const std::array<Shape, sizeof...(Ls)>& predictions,
                                    Dtype dtype = Dtype::float32, const mesh& sizes = {}) {
   CollectiveList list;
@@ -243,7 +243,7 @@ constexpr CollectiveList loss_plan(const std::tuple<Ls...>& losses,
     const auto add = [&](const CollectiveList& one) {
       for (const Collective& entry : one) list.add(entry);
     };
-    (add(loss_plan<detail::nth_layout_t<Outputs, Ks>>(std::get<Ks>(losses), predictions[Ks], dtype,
+    (add(plan_loss<detail::nth_layout_t<Outputs, Ks>>(std::get<Ks>(losses), predictions[Ks], dtype,
                                                       sizes)),
      ...);
   }

@@ -315,7 +315,7 @@ template <class M, class Chosen>
 Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen& loss,
                const StepOptions& options, Keep keep) {
   Plan plan = model.plan(in, keep);
-  plan.loss = loss_plan<typename M::ends::wanted>(loss, model.layers().output_shape(in),
+  plan.loss = plan_loss<typename M::ends::wanted>(loss, model.layers().output_shape(in),
                                                   dtype_v<typename M::dtype>, plan.sizes);
   const auto reduce = [&](std::size_t numbers, Dtype dtype, bool along_data) {
     const Collective entry = all_reduce(numbers, dtype);

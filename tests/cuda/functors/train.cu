@@ -21,7 +21,7 @@ using namespace shardwise;
 using namespace shardwise::detail;
 
 // nvcc finds the shapes that a loss says, too.
-static_assert(loss_plan<Sharded<Axis::feature>>(CrossEntropy{},
+static_assert(plan_loss<Sharded<Axis::feature>>(CrossEntropy{},
                                                 Shape{{Axis::batch, 64}, {Axis::feature, 10}}) ==
               CollectiveList{all_reduce(64), all_reduce(128)});
 

@@ -26,7 +26,7 @@ TEST_CASE("texts on far memory") {
     run_ranks(ranks, [&](ThreadCommunicator& threads) {
       Far backend(memory);
       Group group(threads, backend);
-      Writer<float, 3, Far, Group, TensorPlan, TensorPlan::logits> model(group, backend);
+      Writer<float, 3, Far, Group, TensorParallel, TensorParallel::logits> model(group, backend);
       const Texts of = write(model, sampling, 4);
       for (std::size_t i = 0; i < 3; ++i) CHECK(of.texts[i] == texts[i]);
       threads.barrier();  // peers read this rank's memory until here

@@ -13,7 +13,7 @@
 #include "shardwise/models/llama.hpp"
 #include "shardwise/models/llama_files.hpp"
 #include "shardwise/models/llama_forms.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 #include "support/messages.hpp"
 #include "unit/models/config_text.hpp"
 
@@ -239,20 +239,20 @@ TEST_CASE("two windows need a type that has them, and whole turns") {
   const auto refused = [&](auto&& make) { return message_of<argument_error>(make); };
   constexpr LlamaForm one{.head_norms = true, .window = dynamic},
       two{.head_norms = true, .window = dynamic, .two_windows = true};
-  check_mentions(refused([&] { llama<TensorPlan, one>(config); }),
+  check_mentions(refused([&] { llama<TensorParallel, one>(config); }),
                  {"the type has the LlamaForm{", ".two_windows = false}, but this model needs the",
                   ".window = dynamic, .two_windows = true} for layers in turn: 2 with a window of "
                   "7, then 1 without a window"});
   check_mentions(
       refused([&] { with_llama(config, [](const auto&) {}); }),
       {".two_windows = true} for layers in turn: 2 with a window of 7, then 1 without a window"});
-  CHECK(llama<TensorPlan, two>(config).layer<2>().times() == 2);
+  CHECK(llama<TensorParallel, two>(config).layer<2>().times() == 2);
   config.layers = 7;
-  check_mentions(refused([&] { llama<TensorPlan, two>(config); }),
+  check_mentions(refused([&] { llama<TensorParallel, two>(config); }),
                  {"7 layers are no whole number of turns of 2 and 1 layers"});
   config.turn[0] = config.turn[1] = {};
-  check_mentions(refused([&] { llama<TensorPlan, two>(config); }), {"turns of 0 and 0 layers"});
-  check_mentions(refused([&] { llama<TensorPlan, two>(read_layers("ffff")); }),
+  check_mentions(refused([&] { llama<TensorParallel, two>(config); }), {"turns of 0 and 0 layers"});
+  check_mentions(refused([&] { llama<TensorParallel, two>(read_layers("ffff")); }),
                  {"needs the", ".two_windows = false}"});
 }
 

@@ -10,7 +10,7 @@
 #include "shardwise/core/shape.hpp"
 #include "shardwise/models/llama.hpp"
 #include "shardwise/models/llama_forms.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 #include "support/messages.hpp"
 
 using namespace shardwise;
@@ -32,20 +32,20 @@ LlamaConfig small(const LlamaForm& form) {
           .layers = 2};
 }
 
-template <class Plan, LlamaForm Form>
-using Made = decltype(llama<Plan, Form>(LlamaConfig{}));
+template <class Parallel, LlamaForm Form>
+using Made = decltype(llama<Parallel, Form>(LlamaConfig{}));
 
 /// How often f was called, and how often with the model of this form.
 struct Calls {
   int all = 0, right = 0;
 };
 
-template <LlamaForm Form, class Plan = TensorPlan, class Forms = DenseLlamaForms>
+template <LlamaForm Form, class Parallel = TensorParallel, class Forms = DenseLlamaForms>
 void check_chosen(const LlamaForm& form) {
   Calls calls;
-  with_llama<Plan, Forms>(small(form), [&](const auto& net) {
+  with_llama<Parallel, Forms>(small(form), [&](const auto& net) {
     ++calls.all;
-    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(net)>, Made<Plan, Form>>)
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(net)>, Made<Parallel, Form>>)
       ++calls.right;
   });
   CHECK(calls.all == 1);
@@ -71,9 +71,9 @@ TEST_CASE("the form of the config is that of the model, with any window") {
 TEST_CASE("a program may have other forms, in another plan") {
   constexpr LlamaForm four{.window = 4}, mixtral{.experts = true, .window = dynamic};
   using Own = LlamaForms<four, LlamaForm{.window = dynamic}, mixtral>;
-  check_chosen<four, ContextPlan, Own>({.window = 4});
-  check_chosen<LlamaForm{.window = dynamic}, ContextPlan, Own>({.window = 5});
-  check_chosen<mixtral, ContextPlan, Own>({.experts = true, .window = 6});
+  check_chosen<four, ContextParallel, Own>({.window = 4});
+  check_chosen<LlamaForm{.window = dynamic}, ContextParallel, Own>({.window = 5});
+  check_chosen<mixtral, ContextParallel, Own>({.experts = true, .window = 6});
 }
 
 TEST_CASE("a form that the program does not have is an error") {
@@ -86,8 +86,9 @@ TEST_CASE("a form that the program does not have is an error") {
 }
 
 TEST_CASE("a type with any window must have the rest of the form") {
-  const std::string refused = message_of<argument_error>(
-      [] { llama<TensorPlan, LlamaForm{.window = dynamic}>(small({.tied = true, .window = 4})); });
+  const std::string refused = message_of<argument_error>([] {
+    llama<TensorParallel, LlamaForm{.window = dynamic}>(small({.tied = true, .window = 4}));
+  });
   check_mentions(refused,
                  {"the type has the", ".tied = false", ".window = dynamic, .two_windows = false}",
                   "this model needs the", ".tied = true"});

@@ -136,7 +136,7 @@ TEST_CASE("what cannot be built is refused by its field") {
 TEST_CASE("a type of another form, and heads that do not fit, are refused") {
   ParallelGptConfig config = read_gptj({});
   check_mentions(message_of<argument_error>(
-                     [&] { parallel_gpt<TensorPlan, ParallelGptForm{.tied = true}>(config); }),
+                     [&] { parallel_gpt<TensorParallel, ParallelGptForm{.tied = true}>(config); }),
                  {"parallel_gpt: the type has the ParallelGptForm{.two_norms = false",
                   "needs the ParallelGptForm{.two_norms = false", ".gelu_tanh = true}"});
   config.groups = 5;

@@ -6,7 +6,7 @@
 
 #include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/core/error.hpp"
-#include "shardwise/models/plan.hpp"
+#include "shardwise/models/parallelism.hpp"
 #include "shardwise/models/vit.hpp"
 #include "shardwise/models/vit_files.hpp"
 #include "support/messages.hpp"

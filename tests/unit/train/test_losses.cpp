@@ -279,21 +279,21 @@ TEST_CASE("empty batches, shapes that do not meet and impossible options are ref
 
 TEST_CASE("the plan of a loss is known to the compiler") {
   static_assert(
-      loss_plan<Invariant>(CrossEntropy{}, Shape{{Axis::batch, 64}, {Axis::feature, 10}}) ==
+      plan_loss<Invariant>(CrossEntropy{}, Shape{{Axis::batch, 64}, {Axis::feature, 10}}) ==
       CollectiveList{});
-  static_assert(loss_plan<Feature>(CrossEntropy{}, Shape{{Axis::batch, 64}, {Axis::feature, 10}}) ==
+  static_assert(plan_loss<Feature>(CrossEntropy{}, Shape{{Axis::batch, 64}, {Axis::feature, 10}}) ==
                 CollectiveList{all_reduce(64), all_reduce(128)});
-  static_assert(loss_plan<Feature>(CrossEntropy{0.1}, Shape{{Axis::batch, 64}, {Axis::feature, 10}},
+  static_assert(plan_loss<Feature>(CrossEntropy{0.1}, Shape{{Axis::batch, 64}, {Axis::feature, 10}},
                                    Dtype::bfloat16) ==
                 CollectiveList{all_reduce(64), all_reduce(192)});
-  static_assert(loss_plan<Batch>(CrossEntropy{}, Shape{{Axis::batch, 64}, {Axis::feature, 10}},
+  static_assert(plan_loss<Batch>(CrossEntropy{}, Shape{{Axis::batch, 64}, {Axis::feature, 10}},
                                  Dtype::float64) == CollectiveList{all_reduce(1, Dtype::float64)});
-  static_assert(loss_plan<Feature>(MeanSquaredError{}, Shape{{Axis::feature, 10}}) ==
+  static_assert(plan_loss<Feature>(MeanSquaredError{}, Shape{{Axis::feature, 10}}) ==
                 CollectiveList{all_reduce(1, Dtype::float64)});
   constexpr Shape logits{{Axis::batch, 64}, {Axis::feature, 10}};
   constexpr Collective one = all_reduce(1, Dtype::float64);
-  static_assert(loss_plan<Invariant>(MaskedCrossEntropy{}, logits) == CollectiveList{});
-  static_assert(loss_plan<Feature>(MaskedCrossEntropy{}, logits) ==
-                loss_plan<Feature>(CrossEntropy{}, logits));
-  static_assert(loss_plan<Batch>(MaskedCrossEntropy{}, logits) == CollectiveList{one, one});
+  static_assert(plan_loss<Invariant>(MaskedCrossEntropy{}, logits) == CollectiveList{});
+  static_assert(plan_loss<Feature>(MaskedCrossEntropy{}, logits) ==
+                plan_loss<Feature>(CrossEntropy{}, logits));
+  static_assert(plan_loss<Batch>(MaskedCrossEntropy{}, logits) == CollectiveList{one, one});
 }

@@ -7,7 +7,7 @@
 namespace shardwise {
 
 /// Each rank has its heads, and its features of the perceptron or its experts.
-struct TensorPlan {
+struct TensorParallel {
   using first = split::output;            ///< of the layers that make heads and hidden features
   using second = split::input;            ///< of the layers behind them
   using stream = Invariant;               ///< layout of the values between blocks
@@ -16,15 +16,15 @@ struct TensorPlan {
   using logits = Sharded<Axis::feature>;  ///< layout of the result
 };
 
-/// As TensorPlan, but between blocks each rank has its tokens.
-struct SequencePlan : TensorPlan {
-  using stream = Sharded<Axis::sequence>;  ///< see TensorPlan
+/// As TensorParallel, but between blocks each rank has its tokens.
+struct SequenceParallel : TensorParallel {
+  using stream = Sharded<Axis::sequence>;  ///< see TensorParallel
 };
 
 /// Each rank has its tokens everywhere, and all parameters.
-struct ContextPlan {
+struct ContextParallel {
   ///@{
-  /// See TensorPlan.
+  /// See TensorParallel.
   using first = split::none;
   using second = split::none;
   using experts = split::none;
