@@ -178,7 +178,7 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<deta
 
   /// Mean and scale of each channel in the batch.
   template <class Frame>
-  using kept = Buffer;
+  using saved = Buffer;
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
@@ -196,7 +196,7 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<deta
     detail::for_each_in_channels(frame.backend(), mine,
                                  detail::BatchNormOutput<has_weight, has_bias, T>{
                                      held.mean, held.scale, weight, bias, x.data(), y.data()});
-    if (frame.training()) frame.kept() = std::move(memory);
+    if (frame.training()) frame.saved() = std::move(memory);
   }
 
   /// With x̂ = (x - mean) scale: dw = Σ dy x̂, db = Σ dy, and
@@ -204,7 +204,7 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<deta
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
-    const Buffer memory = std::exchange(frame.kept(), {});
+    const Buffer memory = std::exchange(frame.saved(), {});
     const auto held = frame.state().with(memory);
     const detail::ChannelsOf mine = here(x);
     auto sums = frame.template adjoint_input<0>();

@@ -155,7 +155,7 @@ class Experts : public detail::ExpertLayouts<S> {
   }
 
   template <class Frame>
-  using kept = detail::ExpertsKept<typename Frame::dtype>;
+  using saved = detail::SavedByExperts<typename Frame::dtype>;
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
@@ -189,15 +189,15 @@ class Experts : public detail::ExpertLayouts<S> {
     put_in_rows<T>(frame, routing, wide.data(), nullptr, y.data());
     if (!frame.training()) return;
     auto sums = balance_sums(frame, x, routing, logits.data());
-    frame.kept() = {std::move(routing), std::move(logits), std::move(gate), std::move(up),
-                    std::move(sums)};
+    frame.saved() = {std::move(routing), std::move(logits), std::move(gate), std::move(up),
+                     std::move(sums)};
   }
 
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     using A = accumulate_t<T>;
-    const auto batch = std::exchange(frame.kept(), {});
+    const auto batch = std::exchange(frame.saved(), {});
     const auto& routing = batch.routing;
     const std::size_t rows = x.rows(), most = slots_of(frame, rows);
     const auto slopes = detail::take_array<A>(frame, rows * sizes_.chosen);  // of weights
@@ -336,8 +336,8 @@ class Experts : public detail::ExpertLayouts<S> {
   }
 
   /// The rank's part of the gradient of the logits, from those of the weights of its experts.
-  template <class Frame, class X, class Kept, class A, class T>
-  void put_logit_slopes(Frame& frame, const X& x, const Kept& batch, const A* slopes,
+  template <class Frame, class X, class Saved, class A, class T>
+  void put_logit_slopes(Frame& frame, const X& x, const Saved& batch, const A* slopes,
                         T* dlogits) const {
     const auto& routing = batch.routing;
     const auto row = detail::take_array<A>(frame, sizes_.experts);

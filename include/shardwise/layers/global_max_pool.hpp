@@ -155,7 +155,7 @@ class GlobalMaxPool {
 
   /// The place of the largest element of each plane.
   template <class Frame>
-  using kept = decltype(std::declval<Frame&>().template exchange<1>(
+  using saved = decltype(std::declval<Frame&>().template exchange<1>(
       std::declval<Frame&>().template exchange_input<1>()));
 
   template <class Frame, class X, class Y>
@@ -173,13 +173,13 @@ class GlobalMaxPool {
                                             detail::PlaceOfLargest<T>{part, x.data(), of_planes},
                                             detail::Smallest{});
     frame.backend().for_each(y.size(), detail::PutLargest<T>{of_planes, y.data()});
-    if (Frame::input_gradient && frame.training()) frame.kept() = std::move(places);
+    if (Frame::input_gradient && frame.training()) frame.saved() = std::move(places);
   }
 
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
-    const auto places = std::exchange(frame.kept(), {});
+    const auto places = std::exchange(frame.saved(), {});
     detail::fill(frame.backend(), dx.data(), dx.size(), T{});
     frame.backend().for_each(
         dy.size(), detail::GradientOfLargest<T>{detail::PlanePart::of(frame, dx),

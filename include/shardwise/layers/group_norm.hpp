@@ -108,7 +108,7 @@ class NormOfGroups : public KeepsLayout, public NormSized<N>, public WeightAndBi
   }
 
   template <class Frame>
-  using kept = typename Exchanges::template sums_of<Frame>;
+  using saved = typename Exchanges::template sums_of<Frame>;
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
@@ -120,14 +120,14 @@ class NormOfGroups : public KeepsLayout, public NormSized<N>, public WeightAndBi
     for_each_in_rows(frame.backend(), count(x), planes.size,
                      GroupNormOutput<has_affine, Rows<Frame>, T>{planes, statistics(frame, sums, x),
                                                                  weight, bias, x.data(), y.data()});
-    if (frame.training()) frame.kept() = std::move(sums);
+    if (frame.training()) frame.saved() = std::move(sums);
   }
 
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     using Sum = accumulate_t<T>;
-    const auto sums = std::exchange(frame.kept(), {});
+    const auto sums = std::exchange(frame.saved(), {});
     const Rows<Frame> rows = statistics(frame, sums, x);
     const GroupedPlanes planes = planes_of(x);
     const auto [weight, bias] = NormOfGroups::values_of(frame);

@@ -224,7 +224,7 @@ struct TakesAndGives {
 ///     template <Layout In> L with_activation(Activation) const;
 ///                                              the same layer, which applies this to its output
 ///     auto make_state(Frame&) const;           the state that it keeps: `frame.state()`
-///     template <class Frame> using kept = ...; what forward leaves for backward: `frame.kept()`
+///     template <class Frame> using saved = ...; what forward leaves for backward: `frame.saved()`
 ///
 /// A layer with `backward_in_parts` must save its input and not work in place. Besides `backward`,
 /// it has two functions that together do the same. They are called in this order in place of
@@ -237,7 +237,7 @@ struct TakesAndGives {
 /// A layer that is derived from such a layer and has its own `backward` must also have these two,
 /// or set `backward_in_parts` to false: else its `backward` is not called in these cases.
 ///
-/// `kept` is a type that is default-constructible and movable. forward sets it in training, and
+/// `saved` is a type that is default-constructible and movable. forward sets it in training, and
 /// backward of the same batch takes it out by std::exchange. There is one object for each batch
 /// under way, so what belongs to a batch must be here and not in the state.
 ///

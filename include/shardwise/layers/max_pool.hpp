@@ -66,12 +66,12 @@ class MaxPool {
 
   /// The number of a tap for each output.
   template <class Frame>
-  using kept = Buffer;
+  using saved = Buffer;
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     auto& kernel = frame.state();
-    Buffer& record = frame.kept();
+    Buffer& record = frame.saved();
     const PoolingCall call = detail::pooling_call<Windows>(frame, x, y);
     if (Frame::input_gradient && frame.training()) {
       record = {};  // releases the old memory first
@@ -82,7 +82,7 @@ class MaxPool {
 
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
-    const Buffer record = std::exchange(frame.kept(), {});
+    const Buffer record = std::exchange(frame.saved(), {});
     frame.state().backward(detail::pooling_call<Windows>(frame, dx, dy), dy.data(), record.data(),
                            dx.data());
   }

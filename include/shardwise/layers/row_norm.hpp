@@ -142,7 +142,7 @@ class NormOfRows : public KeepsLayout, public Of, public WeightAndBias<count_of(
   }
 
   template <class Frame>
-  using kept = typename Exchanges::template sums_of<Frame>;
+  using saved = typename Exchanges::template sums_of<Frame>;
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
@@ -153,14 +153,14 @@ class NormOfRows : public KeepsLayout, public Of, public WeightAndBias<count_of(
     for_each_in_rows(frame.backend(), count, size,
                      NormOutput<has_weight, has_bias, Rows<Frame>, T>{
                          statistics<Frame>(sums), size, x.data(), weight, bias, y.data()});
-    if (frame.training()) frame.kept() = std::move(sums);
+    if (frame.training()) frame.saved() = std::move(sums);
   }
 
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     using Sum = accumulate_t<T>;
-    const auto sums = std::exchange(frame.kept(), {});
+    const auto sums = std::exchange(frame.saved(), {});
     const Rows<Frame> rows = statistics<Frame>(sums);
     const RowExtents here = this->here(x);
     const NormSlope<has_weight, T> slope{dy.data(), NormOfRows::values_of(frame)[0], here.columns};

@@ -27,7 +27,7 @@ template <class Context>
 struct Binder {
   Run<Context>& run;                           ///< of the model
   detail::ParameterList<Context>& parameters;  ///< of the model, to be filled
-  detail::KeptByParts& kept;                   ///< of its first flight, to be filled
+  detail::SavedByParts& saved;                 ///< of its first flight, to be filled
   const Location& model;                       ///< around all parts
   std::uint64_t next_ordinal = 0;              ///< of the next layer with parameters or randomness
   Shape given{};                               ///< the shape that the part bound last gives

@@ -60,8 +60,8 @@ class Bound {
         ordinal_(owns_parameters || detail::draws_random<L> ? binder.next_ordinal++ : 0),
         parameters_(reserve(layer, in, binder, ordinal_)),
         state_(make_state(binder)),
-        kept_(binder.kept.add(own_kept())) {
-    if constexpr (can_leave_parameters) binder.kept.add();
+        saved_(binder.saved.add(own_saved())) {
+    if constexpr (can_leave_parameters) binder.saved.add();
     if constexpr (MeshCommunicator<typename Ctx::communicator> && parameter_count > 0)
       parameters_.number = binder.add_layer(parameters_.slots);
     const bool is_known = in.rank() > 0 || detail::StatesFeatures<L>;
@@ -84,21 +84,21 @@ class Bound {
     if constexpr (detail::passes_forward<L>) {
       const Shape in = x.global();
       Value<T, Out> y(std::move(x), out_shape);
-      if (run.saves()) keep_output(run, in, y);
+      if (run.saves()) save_output(run, in, y);
       if constexpr (gives_rows)
         y = detail::with_rows_given<L, false>(run, std::move(y), layer_, parameters_.in);
       return y;
     } else {
       const View<const X, In> in = x.view();
       if constexpr (goes_backward<L, S, E> && L::saves == Saves::input) {
-        if (run.saves()) kept_of(run).saved.save(x);
+        if (run.saves()) saved_of(run).saved.save(x);
       }
       Value<T, Out> y = output_for(run, x, out_shape);
       {
         Call at = call(run, in.global());
         layer_.forward(at.frame, in, y.writable());
       }
-      if (run.saves()) keep_output(run, in.global(), y);
+      if (run.saves()) save_output(run, in.global(), y);
       if (run.finds_non_finite())
         detail::require_finite(run.backend, run.pool, run.all_ranks, y.view().span(), "the output");
       if constexpr (gives_rows)
@@ -112,30 +112,30 @@ class Bound {
     Value<T, dual_t<Out>> dy = std::move(given);  // to release its memory with this call
     if constexpr (gives_rows)
       dy = detail::with_rows_given<L, true>(run, std::move(dy), layer_, parameters_.in);
-    [[maybe_unused]] detail::Kept& kept = kept_of(run);
+    [[maybe_unused]] SavedByPart& mine = saved_of(run);
     if constexpr (detail::only_reshapes<L>) {
-      return sent_back(run, Value<T, dual_t<In>>(std::move(dy), kept.in));
+      return sent_back(run, Value<T, dual_t<In>>(std::move(dy), mine.in));
     } else {
       if constexpr (can_leave_parameters) {
         if ((run.leaves_parameters || leaves_until_sum) &&
             !run.parameters.stores_share_of_gradients())
-          return backward_input(run, kept, std::move(dy));
+          return backward_input(run, mine, std::move(dy));
       }
       if constexpr (detail::sums_meanwhile<L, S, E>()) {
-        return backward_in_parts(run, kept, dy.view());
+        return backward_in_parts(run, mine, dy.view());
       } else {
-        const Saved saved = taken(kept);
+        const Saved saved = taken(mine);
         const View<const T, dual_t<Out>> in = dy.view();
         Value<T, dual_t<In>> dx;
         View<T, dual_t<In>> dx_view;
         if constexpr (S::input_gradient) {
           dx = detail::works_in_place<L> && dy.may_write()
-                   ? Value<T, dual_t<In>>(std::move(dy), kept.in)
-                   : Value<T, dual_t<In>>(run.pool, kept.in, run.place());
+                   ? Value<T, dual_t<In>>(std::move(dy), mine.in)
+                   : Value<T, dual_t<In>>(run.pool, mine.in, run.place());
           dx_view = dx.writable();
         }
         {
-          Call at = call(run, kept.in);
+          Call at = call(run, mine.in);
           at.whole.begin_gradients();
           if constexpr (L::saves == Saves::nothing) {
             layer_.backward(at.frame, saved, in, dx_view);
@@ -177,7 +177,7 @@ class Bound {
   static constexpr bool has_state = requires(const L& layer, F& frame) { layer.make_state(frame); };
   static constexpr bool saves_output = L::saves == Saves::output;
 
-  static constexpr bool has_kept = requires { typename L::template kept<F>; };
+  static constexpr bool has_saved = requires { typename L::template saved<F>; };
 
   template <class Framed, bool Has>
   struct state_of {
@@ -188,22 +188,22 @@ class Bound {
     using type = decltype(std::declval<const L&>().make_state(std::declval<Framed&>()));
   };
   template <class Framed, bool Has>
-  struct kept_by {
+  struct saved_by {
     using type = Nothing;
   };
   template <class Framed>
-  struct kept_by<Framed, true> {
-    using type = typename L::template kept<Framed>;
+  struct saved_by<Framed, true> {
+    using type = typename L::template saved<Framed>;
   };
   using State = typename state_of<F, has_state>::type;
-  using OfLayer = typename kept_by<F, has_kept>::type;
+  using OfLayer = typename saved_by<F, has_saved>::type;
   static constexpr bool has_buffers = requires(State & state) {
     state.visit_buffers([](std::string_view, auto) {});
   };
   static constexpr bool is_sized = parameter_count > 0 || has_buffers;  // by its input, when bound
   using Saved = std::conditional_t<L::saves == Saves::nothing, Nothing,
                                    std::conditional_t<saves_output, Value<T, Out>, Value<X, In>>>;
-  using Framed = std::conditional_t<has_state || has_kept, StatefulFrame<F, State, OfLayer>, F>;
+  using Framed = std::conditional_t<has_state || has_saved, StatefulFrame<F, State, OfLayer>, F>;
   static_assert(detail::must_run<L, Framed, X, T, In, Out, goes_backward<L, S, E>>());
 
   /// Memory for the output: the input's, if the layer may work in place and no other value shares
@@ -231,41 +231,41 @@ class Bound {
         run, detail::with_rows_taken<L, true>(run, std::move(dx), parameters_.in));
   }
 
-  static std::unique_ptr<detail::OwnKept> own_kept() {
-    if constexpr (has_kept) {
-      return std::make_unique<detail::OwnKeptAs<OfLayer>>();
+  static std::unique_ptr<SavedByLayer> own_saved() {
+    if constexpr (has_saved) {
+      return std::make_unique<SavedAs<OfLayer>>();
     } else {
       return nullptr;
     }
   }
 
-  detail::Kept& kept_of(Run<Ctx>& run) const noexcept { return run.flight->parts[kept_]; }
+  SavedByPart& saved_of(Run<Ctx>& run) const noexcept { return run.flight->parts[saved_]; }
   /// The gradient of the output while the gradients of parameters are left for later.
-  detail::Kept& left(Run<Ctx>& run) const requires(can_leave_parameters) {
-    return run.flight->parts[kept_ + 1];
+  SavedByPart& left(Run<Ctx>& run) const requires(can_leave_parameters) {
+    return run.flight->parts[saved_ + 1];
   }
 
-  static Saved taken([[maybe_unused]] detail::Kept& kept) {
+  static Saved taken([[maybe_unused]] SavedByPart& mine) {
     if constexpr (std::same_as<Saved, Nothing>) {
       return {};
     } else {
-      return kept.saved.template take<Saved>();
+      return mine.saved.template take<Saved>();
     }
   }
-  static OfLayer& own([[maybe_unused]] detail::Kept& kept) {
-    if constexpr (has_kept) {
-      return kept.template own_as<OfLayer>();
+  static OfLayer& own([[maybe_unused]] SavedByPart& mine) {
+    if constexpr (has_saved) {
+      return mine.template own_as<OfLayer>();
     } else {
       static Nothing none;
       return none;
     }
   }
 
-  input_gradient_t<T, E, S> backward_in_parts(Run<Ctx>& run, detail::Kept& kept,
+  input_gradient_t<T, E, S> backward_in_parts(Run<Ctx>& run, SavedByPart& mine,
                                               const View<const T, dual_t<Out>>& dy) {
-    const Saved x = taken(kept);
-    Value<T, dual_t<In>> dx(run.pool, kept.in, run.place());
-    Call at = call(run, kept.in);
+    const Saved x = taken(mine);
+    Value<T, dual_t<In>> dx(run.pool, mine.in, run.place());
+    Call at = call(run, mine.in);
     layer_.backward_input(at.frame, dy, dx.writable());
     at.whole.begin_gradients();
     auto write = [&] { layer_.backward_parameters(at.frame, x.view(), dy); };
@@ -278,18 +278,18 @@ class Bound {
   }
 
   /// Leaves the gradients of parameters for later.
-  input_gradient_t<T, E, S> backward_input(Run<Ctx>& run, [[maybe_unused]] detail::Kept& kept,
+  input_gradient_t<T, E, S> backward_input(Run<Ctx>& run, [[maybe_unused]] SavedByPart& mine,
                                            Value<T, dual_t<Out>>&& dy) {
-    detail::Kept& of_dy = left(run);
+    SavedByPart& of_dy = left(run);
     of_dy.saved.save(dy);
     of_dy.left = {this, [](void* here, void* of) {
                     static_cast<Bound*>(here)->write_left(*static_cast<Run<Ctx>*>(of));
                   }};
     (run.leaves_parameters ? run.flight->left : run.left_until_sum).add(of_dy.left);
     if constexpr (S::input_gradient) {
-      Value<T, dual_t<In>> dx(run.pool, kept.in, run.place());
+      Value<T, dual_t<In>> dx(run.pool, mine.in, run.place());
       {
-        Call at = call(run, kept.in);
+        Call at = call(run, mine.in);
         layer_.backward_input(at.frame, dy.view(), dx.writable());
       }
       return sent_back(run, std::move(dx));
@@ -299,10 +299,10 @@ class Bound {
   }
 
   void write_left(Run<Ctx>& run) requires(can_leave_parameters) {
-    detail::Kept& kept = kept_of(run);
-    const Saved x = taken(kept);
+    SavedByPart& mine = saved_of(run);
+    const Saved x = taken(mine);
     const auto dy = left(run).saved.template take<Value<T, dual_t<Out>>>();
-    Call at = call(run, kept.in);
+    Call at = call(run, mine.in);
     layer_.backward_parameters(at.frame, x.view(), dy.view());
     at.whole.end_gradients(at.frame.added_how());
   }
@@ -351,19 +351,19 @@ class Bound {
     if constexpr (F::count > 0) exchange_shapes = layer_.exchange_shapes(in);
     const F frame(run, parameters_, ordinal_, exchange_shapes,
                   detail::sample_elements<L>(run, in, parameters_.in));
-    if constexpr (has_state || has_kept) {
-      return {run, name_, frame, state_, own(kept_of(run))};
+    if constexpr (has_state || has_saved) {
+      return {run, name_, frame, state_, own(saved_of(run))};
     } else {
       return {run, name_, frame};
     }
   }
 
-  void keep_output([[maybe_unused]] Run<Ctx>& run, [[maybe_unused]] const Shape& in,
+  void save_output([[maybe_unused]] Run<Ctx>& run, [[maybe_unused]] const Shape& in,
                    [[maybe_unused]] const Value<T, Out>& y) {
     if constexpr (goes_backward<L, S, E>) {
-      detail::Kept& kept = kept_of(run);
-      kept.in = in;
-      if constexpr (saves_output) kept.saved.save(y);
+      SavedByPart& mine = saved_of(run);
+      mine.in = in;
+      if constexpr (saves_output) mine.saved.save(y);
     }
   }
 
@@ -372,7 +372,7 @@ class Bound {
   std::uint64_t ordinal_;
   BoundParameters<parameter_count> parameters_;
   State state_;
-  std::size_t kept_;  // the number of what it keeps, in each flight
+  std::size_t saved_;  // the number of what it keeps, in each flight
 };
 
 }  // namespace shardwise::detail

@@ -55,8 +55,10 @@ class BoundMerge {
   /// Throws shape_error if the merge cannot take operands of these shapes, as far as they are
   /// known.
   BoundMerge(const Op& op, const std::array<Shape, arity>& in, Binder<Ctx>& binder)
-      : op_(op), ordinal_(draws_random<Op> ? binder.next_ordinal++ : 0), kept_(binder.kept.size()) {
-    for (std::size_t j = 0; j < arity; ++j) binder.kept.add();
+      : op_(op),
+        ordinal_(draws_random<Op> ? binder.next_ordinal++ : 0),
+        saved_(binder.saved.size()) {
+    for (std::size_t j = 0; j < arity; ++j) binder.saved.add();
     const Shape out = op.output_shape(in);
     binder.given = out;
     require_runs_over_context<Op, typename Operands::taken...>(binder.run, in[0], out);
@@ -66,7 +68,7 @@ class BoundMerge {
     }
     (Numbers{});
     bound_.in = in[0];
-    bound_.number = kept_;
+    bound_.number = saved_;
     for (std::size_t j = 0; j < arity; ++j) operands_[j] = in[j];
     bound_.rows = rows_begin<Op>(binder.run, in[0], out);
   }
@@ -80,7 +82,7 @@ class BoundMerge {
     const Shape out = op_.output_shape(takes_rows ? shapes_of(x) : slices);
     const auto views = views_of(x);
     if constexpr (S::input_gradient && !passes_gradient<Op>) {
-      if (run.saves()) keep(run, x, Numbers{});
+      if (run.saves()) save(run, x, Numbers{});
     }
     Value<T, Out> y = output(run, x, out);
     {
@@ -96,14 +98,14 @@ class BoundMerge {
   Gradients backward(Run<Ctx>& run, Value<T, dual_t<Out>>&& given) {
     Value<T, dual_t<Out>> dy = std::move(given);
     TakenGradients dx;
-    const Axis first = axis_over_context(passes_gradient<Op> ? dy.global() : kept_of(run, 0).in);
+    const Axis first = axis_over_context(passes_gradient<Op> ? dy.global() : saved_of(run, 0).in);
     if constexpr (passes_gradient<Op>) {
       std::apply([&](auto&... one) { ((one = Value<T, dual_t<Out>>(dy)), ...); }, dx);
       dy.release();
     } else {
       const auto saved = taken(run, Numbers{});
       const auto views = room_for(run, dx, Numbers{});
-      Call at = call(run, kept_of(run, 0).in);
+      Call at = call(run, saved_of(run, 0).in);
       op_.backward(at.frame, views_of(saved), dy.view(), views);
     }
     return brought_back(run, first, dx, Numbers{});
@@ -117,8 +119,8 @@ class BoundMerge {
   ///@}
 
  private:
-  Kept& kept_of(Run<Ctx>& run, std::size_t operand) const noexcept {
-    return run.flight->parts[kept_ + operand];
+  SavedByPart& saved_of(Run<Ctx>& run, std::size_t operand) const noexcept {
+    return run.flight->parts[saved_ + operand];
   }
   /// The operands as Op takes them.
   template <std::size_t... Js>
@@ -142,14 +144,14 @@ class BoundMerge {
     return value;
   }
   template <std::size_t... Js>
-  void keep(Run<Ctx>& run, const Values& x, std::index_sequence<Js...>) const {
-    ((kept_of(run, Js).in = std::get<Js>(x).global()), ...);
-    if constexpr (saves_input) (kept_of(run, Js).saved.save(std::get<Js>(x)), ...);
+  void save(Run<Ctx>& run, const Values& x, std::index_sequence<Js...>) const {
+    ((saved_of(run, Js).in = std::get<Js>(x).global()), ...);
+    if constexpr (saves_input) (saved_of(run, Js).saved.save(std::get<Js>(x)), ...);
   }
   template <std::size_t... Js>
   auto taken([[maybe_unused]] Run<Ctx>& run, std::index_sequence<Js...>) const {
     if constexpr (saves_input) {
-      return Values{kept_of(run, Js).saved.template take<std::tuple_element_t<Js, Values>>()...};
+      return Values{saved_of(run, Js).saved.template take<std::tuple_element_t<Js, Values>>()...};
     } else {
       return Nothing{};
     }
@@ -196,7 +198,7 @@ class BoundMerge {
       value = std::remove_reference_t<decltype(value)>(run.pool, shape, run.place());
       view = value.writable();
     };
-    ((Operands::has_gradient ? make(std::get<Js>(dx), std::get<Js>(views), kept_of(run, Js).in)
+    ((Operands::has_gradient ? make(std::get<Js>(dx), std::get<Js>(views), saved_of(run, Js).in)
                              : void()),
      ...);
     return views;
@@ -221,7 +223,7 @@ class BoundMerge {
   BoundParameters<0> bound_{};         // its first operand
   std::array<Shape, arity> operands_;  // as it was bound to them
   std::uint64_t ordinal_;
-  std::size_t kept_;  // the number of what it keeps of its first operand, in each flight
+  std::size_t saved_;  // the number of what it keeps of its first operand, in each flight
 };
 
 }  // namespace shardwise::detail

@@ -28,7 +28,9 @@ class Bound<L, S, E> {
   using parameter_types = typename Block::parameter_types;
 
   Bound(const L& layer, const Shape& in, Binder<Ctx>& binder)
-      : kept_(binder.kept.add()), block_(bind(layer, in, binder)), kept_end_(binder.kept.size()) {}
+      : saved_(binder.saved.add()),
+        block_(bind(layer, in, binder)),
+        saved_end_(binder.saved.size()) {}
 
   Output forward(Run<Ctx>& run, input_values_t<L, T, typename E::offered>&& offered) {
     Input x = converted<In>(run, std::move(offered));
@@ -36,7 +38,7 @@ class Bound<L, S, E> {
     saved(run).save(x);
     const detail::SetMeanwhile later(run.goes_forward_again, true);
     Output y = block_.forward(run, std::move(x));
-    run.flight->parts.forget(kept_ + 1, kept_end_);
+    run.flight->parts.forget(saved_ + 1, saved_end_);
     return y;
   }
 
@@ -62,14 +64,14 @@ class Bound<L, S, E> {
 
  private:
   Block bind(const L& layer, const Shape& in, Binder<Ctx>& binder) const {
-    const detail::SetMeanwhile inside(binder.recomputed, kept_);
+    const detail::SetMeanwhile inside(binder.recomputed, saved_);
     return Block(layer, in, binder);
   }
-  detail::SavedValue& saved(Run<Ctx>& run) const { return run.flight->parts[kept_].saved; }
+  detail::SavedValue& saved(Run<Ctx>& run) const { return run.flight->parts[saved_].saved; }
 
-  std::size_t kept_;  // the number of what it keeps, in each flight; behind it is the block's
+  std::size_t saved_;  // the number of what it keeps, in each flight; behind it is the block's
   Block block_;
-  std::size_t kept_end_;  // behind the block's
+  std::size_t saved_end_;  // behind the block's
 };
 
 }  // namespace shardwise::detail

@@ -28,26 +28,26 @@ struct Flight {
 
 namespace detail {
 
-/// What a layer itself keeps of a batch, see `kept` of Layer; of a type that only the layer knows.
-class OwnKept {
+/// What a layer itself keeps of a batch, see `saved` of Layer; of a type that only the layer knows.
+class SavedByLayer {
  public:
-  OwnKept() = default;
-  OwnKept(const OwnKept&) = delete;
-  OwnKept& operator=(const OwnKept&) = delete;
-  virtual ~OwnKept() = default;
+  SavedByLayer() = default;
+  SavedByLayer(const SavedByLayer&) = delete;
+  SavedByLayer& operator=(const SavedByLayer&) = delete;
+  virtual ~SavedByLayer() = default;
 
   /// Releases its memory.
   virtual void forget() = 0;
   /// An empty one of the same type.
-  virtual std::unique_ptr<OwnKept> another() const = 0;
+  virtual std::unique_ptr<SavedByLayer> another() const = 0;
 };
 
 template <class T>
-struct OwnKeptAs final : OwnKept {
+struct SavedAs final : SavedByLayer {
   T object{};
 
   void forget() override { object = T{}; }
-  std::unique_ptr<OwnKept> another() const override { return std::make_unique<OwnKeptAs>(); }
+  std::unique_ptr<SavedByLayer> another() const override { return std::make_unique<SavedAs>(); }
 };
 
 /// Gradients of parameters that layers leave for later, in the order in which they go backward.
@@ -73,21 +73,21 @@ class LeftGradients {
 };
 
 /// What a layer, or an operand of a merge, leaves for its backward; also an output of the model.
-struct Kept {
-  Shape in{};                      ///< the global shape of the input, or of the model's output
-  SavedValue saved{};              ///< the input or output, if backward needs it
-  std::unique_ptr<OwnKept> own{};  ///< null if the layer has no `kept`
-  LeftGradients::One left{};       ///< if the layer has left its gradients
+struct SavedByPart {
+  Shape in{};                           ///< the global shape of the input, or of the model's output
+  SavedValue saved{};                   ///< the input or output, if backward needs it
+  std::unique_ptr<SavedByLayer> own{};  ///< null if the layer has no `saved`
+  LeftGradients::One left{};            ///< if the layer has left its gradients
 
   /// The layer's own object.
   template <class T>
   T& own_as() const {
-    return static_cast<OwnKeptAs<T>&>(*own).object;
+    return static_cast<SavedAs<T>&>(*own).object;
   }
 
   /// Keeps a value and its shape.
   template <class V>
-  void keep(const V& value) {
+  void save(const V& value) {
     in = value.global();
     saved.save(value);
   }
@@ -101,17 +101,17 @@ struct Kept {
 
 /// What a model and all its parts keep of one batch: its outputs, and what parts keep, in model
 /// order.
-class KeptByParts {
+class SavedByParts {
  public:
-  KeptByParts() = default;
+  SavedByParts() = default;
 
   /// Adds one more, and returns its number.
-  std::size_t add(std::unique_ptr<OwnKept> own = {}) {
+  std::size_t add(std::unique_ptr<SavedByLayer> own = {}) {
     all_.add({{}, {}, std::move(own), {}});
     return size() - 1;
   }
 
-  Kept& operator[](std::size_t number) noexcept { return all_[number]; }
+  SavedByPart& operator[](std::size_t number) noexcept { return all_[number]; }
   std::size_t size() const noexcept { return all_.size(); }
 
   /// Releases the memory of those from number `first` to `last`, without the last.
@@ -120,14 +120,15 @@ class KeptByParts {
   }
 
   /// As many empty ones of the same types.
-  KeptByParts another() const {
-    KeptByParts other;
-    for (const Kept& one : all_) other.add(one.own == nullptr ? nullptr : one.own->another());
+  SavedByParts another() const {
+    SavedByParts other;
+    for (const SavedByPart& one : all_)
+      other.add(one.own == nullptr ? nullptr : one.own->another());
     return other;
   }
 
  private:
-  GrowingList<Kept> all_;
+  GrowingList<SavedByPart> all_;
 };
 
 /// The place of a batch in its step.
@@ -142,7 +143,7 @@ struct BatchPlace {
 struct FlightState {
   [[gnu::noinline]] ~FlightState() = default;
 
-  KeptByParts parts{};             ///< the outputs of its batch, and then what the layers keep
+  SavedByParts parts{};            ///< the outputs of its batch, and then what the layers keep
   SequenceTable sequences{};       ///< of the batch
   BatchPlace place{};              ///< of the batch
   SliceOfBatch slice{};            ///< of the batch, for a model on a mesh

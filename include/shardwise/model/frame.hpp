@@ -287,21 +287,22 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
 };
 
 /// A frame of a layer that keeps state between calls (`layer.make_state(frame)`), or something of
-/// each batch until its backward (`kept`); Nothing for the one that it does not have.
-template <class F, class State, class Kept>
+/// each batch until its backward (`saved`); Nothing for the one that it does not have.
+template <class F, class State, class Saved>
 struct StatefulFrame : F {
-  /// `state` is that of the layer, `kept` what it keeps of this batch.
-  StatefulFrame(const F& frame, State& state, Kept& kept) : F(frame), state_(state), kept_(kept) {}
+  /// `state` is that of the layer, `saved` what it keeps of this batch.
+  StatefulFrame(const F& frame, State& state, Saved& saved)
+      : F(frame), state_(state), saved_(saved) {}
 
   /// The layer's state.
   State& state() requires(!std::same_as<State, Nothing>) { return state_; }
 
   /// What the layer's forward leaves for the backward of the same batch.
-  Kept& kept() requires(!std::same_as<Kept, Nothing>) { return kept_; }
+  Saved& saved() requires(!std::same_as<Saved, Nothing>) { return saved_; }
 
  private:
   State& state_;
-  Kept& kept_;
+  Saved& saved_;
 };
 
 namespace detail {

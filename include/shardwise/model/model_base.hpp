@@ -309,7 +309,7 @@ class ModelBase {
   auto keep_outputs(const Values& outputs) {
     std::size_t i = 0;
     detail::with_tensors(outputs,
-                         [&](const auto&... one) { (run_.flight->parts[i++].keep(one), ...); });
+                         [&](const auto&... one) { (run_.flight->parts[i++].save(one), ...); });
     return at_end<L>(outputs, rows_.slice_of_outputs(run_.flight->slice));
   }
 

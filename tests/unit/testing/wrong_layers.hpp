@@ -83,7 +83,7 @@ struct Scaled : KeepsLayout {
   }
   /// The level that this forward had.
   template <class Frame>
-  using kept = double;
+  using saved = double;
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, X x, Y y) const {
@@ -97,14 +97,14 @@ struct Scaled : KeepsLayout {
       if (wrong != Wrong::y_leaves_out_last || i + 1 < x.size())
         y[i] = x[i] * factor[i % x.columns()] * now;
     if (!frame.training()) return;
-    frame.kept() = level;
+    frame.saved() = level;
     level = 0.75 * level + 0.5;
     for (std::size_t i = 0; wrong == Wrong::buffer_of_own_rows && i < x.size(); ++i) level += x[i];
   }
 
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, X x, DY dy, DX dx) const {
-    const double level = frame.kept();
+    const double level = frame.saved();
     find_gradients(frame, x, dy, wrong == Wrong::gradient_lacks_buffer ? 1 : level);
     if constexpr (Frame::input_gradient) {
       const auto [factor] = frame.parameters();

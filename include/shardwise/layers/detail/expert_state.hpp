@@ -11,7 +11,7 @@ namespace shardwise::detail {
 
 /// What a mixture of experts computed in a forward, until its backward.
 template <class T>
-struct ExpertsKept {
+struct SavedByExperts {
   Routing<accumulate_t<T>> routing;
   PooledArray<T> logits;          // [rows, experts]
   PooledArray<T> gate, up;        // [slots, hidden]
