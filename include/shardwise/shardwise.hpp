@@ -89,8 +89,8 @@ namespace shardwise {}
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
-#include "shardwise/model/shared.hpp"
 #include "shardwise/model/sum.hpp"
+#include "shardwise/model/tied.hpp"
 
 // Whole models
 #include "shardwise/models/bert.hpp"

@@ -17,8 +17,8 @@
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/join.hpp"
 #include "shardwise/model/queries.hpp"
-#include "shardwise/model/shared.hpp"
 #include "shardwise/model/sum.hpp"
+#include "shardwise/model/tied.hpp"
 
 using namespace shardwise;
 using testing::Data;

@@ -18,7 +18,7 @@
 #include "shardwise/layers/embedding.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
-#include "shardwise/model/shared.hpp"
+#include "shardwise/model/tied.hpp"
 #include "support/far.hpp"
 #include "support/filled.hpp"
 #include "support/messages.hpp"

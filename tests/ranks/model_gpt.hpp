@@ -17,7 +17,7 @@
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
-#include "shardwise/model/shared.hpp"
+#include "shardwise/model/tied.hpp"
 #include "shardwise/models/parallelism.hpp"
 
 namespace testing::gpt {

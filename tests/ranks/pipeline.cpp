@@ -1054,8 +1054,8 @@ constexpr std::array in_unlike{CutPlace{2}, CutPlace{3}};
 
 TEST_CASE("unlike sets of stages that share parameters are refused") {
   CHECK(contains(error_of([] {
-                   detail::stage_sharing<Ends<Invariant, Invariant>>(Unlike{}, shape_of(1),
-                                                                     in_unlike, 0, {});
+                   detail::stage_ties<Ends<Invariant, Invariant>>(Unlike{}, shape_of(1), in_unlike,
+                                                                  0, {});
                  }),
                  "pipeline: the parameters of layer 1. are shared by other stages than those of "
                  "an owner before it; cut the model so that the same stages share all of them"));
@@ -1238,9 +1238,9 @@ TEST_CASE("stages sum by themselves and together what their plans say") {
         LossScaler scaler(DynamicLossScale{.initial = 2});
         const StepOptions options{.clip_norm = 1e6, .scaler = &scaler};
         auto& rank = stage.of_rank();
-        auto& sharing = rank.sharing_line({});
+        auto& tied = rank.tied_line({});
         rank.line().clear();
-        sharing.clear();
+        tied.clear();
         for (const MeshAxis axis : mesh_axes) rank.ranks().along(axis).clear();
         train_pipeline_step(stage, gpipe(4, 1), batches.inputs, batches.targets, CrossEntropy{},
                             optimizer, options);
@@ -1253,13 +1253,13 @@ TEST_CASE("stages sum by themselves and together what their plans say") {
         for (const Collective& one : sums.finish) of_all.add(one);
         auto& all = static_cast<Counting&>(rank.all_ranks());
         CHECK(difference(of_all, sizes, all, rank.line().log(), Operation::all_reduce) == "");
-        CHECK(sums.sharing == 2);
-        CHECK(!sums.shared.empty());
-        if (model.run().sharing_stages == nullptr) return;
+        CHECK(sums.tied_stages == 2);
+        CHECK(!sums.tied.empty());
+        if (model.run().tied_stages == nullptr) return;
         mesh of_stage = sizes;
         of_stage.pipeline = 1;
         auto& here = static_cast<Counting&>(rank.ranks());
-        CHECK(difference(sums.shared, of_stage, here, sharing.log(), Operation::all_reduce) == "");
+        CHECK(difference(sums.tied, of_stage, here, tied.log(), Operation::all_reduce) == "");
       };
       on_pipeline_stage<Counted, in_tied>(Tied{}, ranks, Seed{5}, shape_of(1), check,
                                           {.keep = cuts_gradients(keep) ? keep : Keep::whole});

@@ -9,7 +9,7 @@
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/queries.hpp"
 #include "shardwise/model/sequential.hpp"
-#include "shardwise/model/shared.hpp"
+#include "shardwise/model/tied.hpp"
 
 using namespace shardwise;
 

@@ -18,7 +18,7 @@
 #include "shardwise/model/parameter_list.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/run.hpp"
-#include "shardwise/model/shared_parameters.hpp"
+#include "shardwise/model/tied_parameters.hpp"
 
 namespace shardwise::detail {
 
@@ -32,7 +32,7 @@ struct Binder {
   std::uint64_t next_ordinal = 0;              ///< of the next layer with parameters or randomness
   Shape given{};                               ///< the shape that the part bound last gives
   std::size_t recomputed = 0;  ///< identifies the Recompute that is bound; 0 for none
-  std::span<SharedByStages> shared_by_stages{};  ///< of which this model is one
+  std::span<TiedOverStages> tied_over_stages{};  ///< of which this model is one
 
   /// The prefix of the names of parameters of the part that is bound now: "3.1.".
   std::string path() const { return path_to(current_location, model); }
@@ -42,9 +42,9 @@ struct Binder {
 
   /// Reserves memory for parameters that several stages have, before any layer does: in the order
   /// of their owners, which is the same on all of these stages.
-  void share_by_stages(std::span<SharedByStages> all) {
-    shared_by_stages = all;
-    for (SharedByStages& one : all)
+  void tie_over_stages(std::span<TiedOverStages> all) {
+    tied_over_stages = all;
+    for (TiedOverStages& one : all)
       for (std::size_t i = 0; i < one.specs.size(); ++i)
         one.slots[i] =
             run.parameters.reserve(one.slots[i].size, one.slots[i].holding, one.specs[i].decays);
@@ -59,15 +59,15 @@ struct Binder {
   }
 
   /// Those with this tag that this layer owns; null if no other stage has them.
-  const SharedByStages* owned_for_stages(const void* tag) const {
-    for (const SharedByStages& one : shared_by_stages)
+  const TiedOverStages* owned_for_stages(const void* tag) const {
+    for (const TiedOverStages& one : tied_over_stages)
       if (one.tag == tag && one.is_owned_here && one.path == path()) return &one;
     return nullptr;
   }
   /// Those with this tag whose owner is in an earlier stage; null once this model has them.
-  const SharedByStages* owned_elsewhere(const void* tag) const {
-    if (run.shared.has_owner(tag)) return nullptr;
-    for (const SharedByStages& one : shared_by_stages)
+  const TiedOverStages* owned_elsewhere(const void* tag) const {
+    if (run.tied.has_owner(tag)) return nullptr;
+    for (const TiedOverStages& one : tied_over_stages)
       if (one.tag == tag && !one.is_owned_here) return &one;
     return nullptr;
   }
@@ -127,11 +127,11 @@ struct OwnParameters<Context, std::tuple<Uses...>> {
   }
 
   /// Lists those that several stages have, which have their memory.
-  static void list(Binder<Context>& binder, const SharedByStages& shared) {
-    for (std::size_t i = 0; i < shared.specs.size(); ++i)
-      detail::list(binder, values[i], shared.path, shared.specs[i],
-                   global_runs(values[i].stored, shared.specs[i].shape, binder.run.place()),
-                   shared.slots[i], shared.ordinal, i);
+  static void list(Binder<Context>& binder, const TiedOverStages& tied) {
+    for (std::size_t i = 0; i < tied.specs.size(); ++i)
+      detail::list(binder, values[i], tied.path, tied.specs[i],
+                   global_runs(values[i].stored, tied.specs[i].shape, binder.run.place()),
+                   tied.slots[i], tied.ordinal, i);
   }
 };
 

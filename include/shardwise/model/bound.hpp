@@ -27,7 +27,7 @@
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/sample_elements.hpp"
 #include "shardwise/model/setting.hpp"
-#include "shardwise/model/shared.hpp"
+#include "shardwise/model/tied.hpp"
 
 namespace shardwise::detail {
 
@@ -165,9 +165,9 @@ class Bound {
   }
 
  private:
-  /// Whether the gradients of its parameters can be left for later: those of shared parameters are
+  /// Whether the gradients of its parameters can be left for later: those of tied parameters are
   /// written in the order of the model.
-  static constexpr bool has_two_parts = detail::goes_backward_in_parts<L> && !detail::is_shared<L>;
+  static constexpr bool has_two_parts = detail::goes_backward_in_parts<L> && !detail::is_tied<L>;
   /// Whether they are left until the ranks sum that of its input, which others do.
   static constexpr bool leaves_until_sum =
       has_two_parts && StartsAllReduce<typename Ctx::communicator> && S::input_gradient &&
@@ -314,26 +314,26 @@ class Bound {
     if constexpr (is_sized) detail::require_known(in);
     if constexpr (parameter_count > 0) parameters.specs = layer.parameter_specs(in);
     if constexpr (detail::borrows_parameters<L>) {
-      if (const SharedByStages* owner = binder.owned_elsewhere(tag())) {
+      if (const TiedOverStages* owner = binder.owned_elsewhere(tag())) {
         Own::list(binder, *owner);
-        binder.run.shared.own(tag(), owner->slots, owner->specs);
+        binder.run.tied.own(tag(), owner->slots, owner->specs);
       }
-      parameters.shared = binder.run.shared.borrow(tag(), parameters.slots, parameters.specs);
-    } else if constexpr (detail::is_shared<L>) {
-      if (const SharedByStages* shared = binder.owned_for_stages(tag())) {
-        Own::list(binder, *shared);
-        std::copy(shared->slots.begin(), shared->slots.end(), parameters.slots.begin());
+      parameters.tied = binder.run.tied.borrow(tag(), parameters.slots, parameters.specs);
+    } else if constexpr (detail::is_tied<L>) {
+      if (const TiedOverStages* tied = binder.owned_for_stages(tag())) {
+        Own::list(binder, *tied);
+        std::copy(tied->slots.begin(), tied->slots.end(), parameters.slots.begin());
       } else {
         Own::reserve(binder, parameters, ordinal);
       }
-      parameters.shared = binder.run.shared.own(tag(), parameters.slots, parameters.specs);
+      parameters.tied = binder.run.tied.own(tag(), parameters.slots, parameters.specs);
     } else if constexpr (owns_parameters) {
       Own::reserve(binder, parameters, ordinal);
     }
     return parameters;
   }
 
-  static const void* tag() { return &detail::identity_of<typename L::shared_tag>; }
+  static const void* tag() { return &detail::identity_of<typename L::tied_tag>; }
 
   /// Constructed in place, since it need not be movable.
   State make_state([[maybe_unused]] Binder<Ctx>& binder) {

@@ -34,7 +34,7 @@ struct BoundParameters {
   Shape in{};                          ///< global; some extents may be unknown
   std::array<ParameterSlot, N> slots;  ///< the place of each in memory
   std::array<ParameterSpec, N> specs;  ///< its name and global shape
-  SharedUse shared{};                  ///< the number of this use, if several layers share them
+  TiedUse tied{};                      ///< the number of this use, if several layers share them
   RowsBegin rows{};                    ///< of the rank
   std::size_t number = 0;              ///< on a mesh, of the layer in `Run::of_layers`; of a
                                        ///< merge, of what it keeps of its first operand
@@ -137,7 +137,7 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
     if constexpr (may_gather) {
       if (run_.parameters.stores_share_of_gradients()) return Write::replace;
     }
-    return run_.shared.adds(bound_.shared) ? Write::add : run_.parameters.written_how(run_.write());
+    return run_.tied.adds(bound_.tied) ? Write::add : run_.parameters.written_how(run_.write());
   }
 
   /// Changes whenever parameters change.
@@ -255,9 +255,9 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   void read_from(const Whole& whole) {
     if constexpr (may_gather) whole_ = &whole;
   }
-  Write added_how() const { return run_.shared.adds(bound_.shared) ? Write::add : run_.write(); }
+  Write added_how() const { return run_.tied.adds(bound_.tied) ? Write::add : run_.write(); }
   /// Whether no other layer adds to these gradients in this backward after this one.
-  bool adds_last() const { return bound_.shared.number == 0; }
+  bool adds_last() const { return bound_.tied.number == 0; }
   ///@}
 
  private:

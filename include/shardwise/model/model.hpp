@@ -24,8 +24,8 @@
 #include "shardwise/model/model_options.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/settle.hpp"
-#include "shardwise/model/shared_checks.hpp"
 #include "shardwise/model/stages.hpp"
+#include "shardwise/model/tied_checks.hpp"
 #include "shardwise/model/traffic.hpp"
 
 namespace shardwise {
@@ -76,7 +76,7 @@ class Model : public ModelBase<Ctx> {
   static_assert(detail::ends_must_fit<Architecture, E>());
   static_assert(detail::inputs_must_have_gradients<Architecture, Use>(
       std::make_index_sequence<detail::tensors_of<typename E::offered>>{}));
-  static_assert(detail::shared_must_match_in<Architecture, E>());
+  static_assert(detail::tied_must_match_in<Architecture, E>());
 
  public:
   ///@{
@@ -495,7 +495,7 @@ class Model : public ModelBase<Ctx> {
     detail::Binder<Ctx> binder{run_, parameters_, run_.flight->parts, here};
     if constexpr (detail::LayersOfStage<Architecture>) {
       binder.next_ordinal = architecture_.first_ordinal();
-      binder.share_by_stages(architecture_.shared_by_stages());
+      binder.tie_over_stages(architecture_.tied_over_stages());
     }
     if constexpr (Base::is_on_mesh)
       detail::require_cuts_over_context<input_layout>(in, run_.all_ranks.place());

@@ -13,8 +13,8 @@
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/parameter_layout.hpp"
 #include "shardwise/model/plan.hpp"
-#include "shardwise/model/shared.hpp"
-#include "shardwise/model/shared_of_stages.hpp"
+#include "shardwise/model/tied.hpp"
+#include "shardwise/model/tied_of_stages.hpp"
 #include "shardwise/model/walk.hpp"
 
 namespace shardwise {
@@ -31,13 +31,13 @@ struct ParameterCounter : WalkVisitor {
   ParameterLayout memory{1};
   std::size_t elements = 0;
   GrowingList<std::size_t> uses{};  ///< elements of the parameters that each layer uses
-  SharedOfStages shared{};
+  TiedOfStages tied{};
 
   template <class R, bool Returns, class X>
   constexpr void redistribution(const Shape&) {}
   template <class L, Layout In, bool Returns>
   constexpr void layer(const L& layer, const Shape& in, const Shape&) {
-    const bool is_of_stages = shared.begins_with<L>();
+    const bool is_of_stages = tied.begins_with<L>();
     constexpr bool has_parameters = std::tuple_size_v<parameters_t<L, In>> != 0;
     const bool owns = !borrows_parameters<L> || is_of_stages;
     std::size_t used = 0;
@@ -75,7 +75,7 @@ struct ParameterCounter : WalkVisitor {
 template <class E, class L>
 constexpr void count_parameters(ParameterCounter& counter, const L& model,
                                 const shapes_t<typename E::offered>& in) {
-  counter.shared.begin(model);
+  counter.tied.begin(model);
   walk<E, Train>(model, in, counter);
 }
 

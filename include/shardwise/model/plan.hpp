@@ -21,8 +21,8 @@
 #include "shardwise/model/rows_over_context.hpp"
 #include "shardwise/model/sequential.hpp"
 #include "shardwise/model/settle_moves.hpp"
-#include "shardwise/model/shared.hpp"
-#include "shardwise/model/shared_of_stages.hpp"
+#include "shardwise/model/tied.hpp"
+#include "shardwise/model/tied_of_stages.hpp"
 #include "shardwise/model/walk.hpp"
 
 namespace shardwise {
@@ -125,7 +125,7 @@ struct PlanVisitor : WalkVisitor {
   /// Elements of the parameters that are settled, by Holding: of the rank at each place along
   /// `tensor` if they are split.
   GrowingList<std::size_t> held[holdings.size()]{};
-  SharedOfStages shared{};  ///< which parameters stages of a pipeline share
+  TiedOfStages tied{};  ///< which parameters stages of a pipeline share
 
   template <class R, bool Returns, class X>
   constexpr void redistribution(const Shape& shape) {
@@ -174,7 +174,7 @@ struct PlanVisitor : WalkVisitor {
     using Exchanges = exchanges_t<L, In>;
     using Indices = std::make_index_sequence<std::tuple_size_v<Exchanges>>;
     CollectiveList used;  // whole parameters
-    const bool is_of_stages = shared.begins_with<L>();
+    const bool is_of_stages = tied.begins_with<L>();
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
       using Use = typename decltype(use)::type;
       add_used(used, spec.shape.elements(), ShardedLayout<typename Use::stored>);
@@ -291,7 +291,7 @@ template <class E, class Use, class L>
 constexpr Plan plan_of(const L& model, const mesh& sizes, const shapes_t<typename E::offered>& in,
                        const Sending& sending = {}, Keep keep = Keep::whole) {
   detail::PlanVisitor visitor(sending, Use::trains, sizes, keep);
-  visitor.shared.begin(model);
+  visitor.tied.begin(model);
   detail::walk<detail::ends_along_tensor_t<E>, Use>(model, in, visitor);
   Plan plan;
   plan.sizes = sizes;

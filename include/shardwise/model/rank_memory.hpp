@@ -112,7 +112,7 @@ class MemoryVisitor : public WalkVisitor {
   /// Before the walk through these layers.
   template <class L>
   constexpr void begin(const L& layers) {
-    parameters_.shared.begin(layers);
+    parameters_.tied.begin(layers);
   }
   constexpr RankMemory result() const {
     return {parameters_.elements, values_.saved, values_.recomputed};

@@ -32,7 +32,7 @@
 #include "shardwise/model/one_thread.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/sending.hpp"
-#include "shardwise/model/shared_parameters.hpp"
+#include "shardwise/model/tied_parameters.hpp"
 #include "shardwise/model/value.hpp"
 #include "shardwise/redistribute/number.hpp"
 #include "shardwise/redistribute/run.hpp"
@@ -57,10 +57,10 @@ struct StepUnderWay {
 
 /// Which stage of a pipeline a model is; one that is no stage is alone.
 struct StageOfPipeline {
-  std::size_t number = 0;     ///< counted from 0
-  std::size_t count = 1;      ///< of all ranks
-  std::size_t on_rank = 1;    ///< of this rank, each with a model of its own
-  bool counts_shared = true;  ///< whether norms count here what stages share
+  std::size_t number = 0;   ///< counted from 0
+  std::size_t count = 1;    ///< of all ranks
+  std::size_t on_rank = 1;  ///< of this rank, each with a model of its own
+  bool counts_tied = true;  ///< whether norms count here what stages share
 };
 
 }  // namespace detail
@@ -77,14 +77,14 @@ struct Run {
   /// In the model of one stage of a pipeline: the ranks of all stages, and of the ranks along
   /// `pipeline` those with whose stages this one shares parameters. Null if there are none.
   typename Context::communicator* all_stages = nullptr;
-  detail::ranks_of_layers_t<typename Context::communicator>* sharing_stages = nullptr;
+  detail::ranks_of_layers_t<typename Context::communicator>* tied_stages = nullptr;
   ///@}
   detail::OneThread one_thread{};         ///< that is in a call of the model
   detail::StageOfPipeline stage{};        ///< which of the stages it is
   Pool pool{detail::memory_of(backend)};  ///< for memory that is reused in later calls
   detail::ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
-  detail::SharedParameters shared{};  ///< those that several layers use
-  Keep keep = Keep::whole;            ///< what the rank keeps of parameters
+  detail::TiedParameters tied{};  ///< those that several layers use
+  Keep keep = Keep::whole;        ///< what the rank keeps of parameters
   detail::GrowingList<detail::ParametersOfLayer>
       of_layers{};                           ///< on a mesh, in the order of forward
   detail::Prefetcher* prefetcher = nullptr;  ///< of these; null if layers gather for themselves

@@ -36,7 +36,7 @@ Place place_along_data([[maybe_unused]] const Run<Context>& run) {
 template <class Context>
 auto& ranks_along(Run<Context>& run, [[maybe_unused]] MeshAxis axis) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    return axis == MeshAxis::pipeline ? *run.sharing_stages : run.all_ranks.along(axis);
+    return axis == MeshAxis::pipeline ? *run.tied_stages : run.all_ranks.along(axis);
   } else {
     return run.ranks;
   }
@@ -163,7 +163,7 @@ template <class Context, std::size_t N>
 void settle_shared(const Runs<Context, N>& runs) {
   using Gradient = typename Context::precision::gradient;
   std::size_t first = 0;
-  while (first < N && runs.of[first]->sharing_stages == nullptr) ++first;
+  while (first < N && runs.of[first]->tied_stages == nullptr) ++first;
   if (first == N) return;
   auto& run = *runs.of[first];
   const auto here = in_phase<Phase::settle>(run);
@@ -174,7 +174,7 @@ void settle_shared(const Runs<Context, N>& runs) {
     const auto for_each_other = [&](auto f) {
       for (std::size_t i = first + 1; i < N; ++i) {
         Run<Context>& other = *runs.of[i];
-        if (other.sharing_stages == nullptr) continue;
+        if (other.tied_stages == nullptr) continue;
         other.parameters.collect(run.backend);
         f(settled_here(other, runs.shares[i], holding).data());
       }
@@ -233,7 +233,7 @@ void settle(const Runs<Context, N>& runs) {
   const GradientState gradients = runs.first().gradients;
   if (gradients == GradientState::none || are_whole(gradients)) return;
   if constexpr (MeshCommunicator<typename Context::communicator>)
-    if (runs.first().sharing_stages != nullptr) require_all_stages(runs, "settle_gradients");
+    if (runs.first().tied_stages != nullptr) require_all_stages(runs, "settle_gradients");
   for (std::size_t i = 0; i < N; ++i) settle_model(*runs.of[i], runs.shares[i]);
   if constexpr (MeshCommunicator<typename Context::communicator>) settle_shared(runs);
 }

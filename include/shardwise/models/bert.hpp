@@ -22,8 +22,8 @@
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
-#include "shardwise/model/shared.hpp"
 #include "shardwise/model/sum.hpp"
+#include "shardwise/model/tied.hpp"
 #include "shardwise/models/checks.hpp"
 #include "shardwise/models/parallelism.hpp"
 

@@ -16,7 +16,7 @@
 #include "shardwise/layers/row_norm.hpp"
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/sequential.hpp"
-#include "shardwise/model/shared.hpp"
+#include "shardwise/model/tied.hpp"
 #include "shardwise/models/parallelism.hpp"
 #include "shardwise/models/pre_norm_block.hpp"
 

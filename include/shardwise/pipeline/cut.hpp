@@ -8,7 +8,7 @@
 #include "shardwise/model/fusion.hpp"
 #include "shardwise/model/kinds.hpp"
 #include "shardwise/model/repeat.hpp"
-#include "shardwise/model/shared_checks.hpp"
+#include "shardwise/model/tied_checks.hpp"
 
 namespace shardwise {
 
@@ -109,7 +109,7 @@ consteval bool must_be_cut() {
   static_assert(is_between,
                 "A cut lies between a layer and the activation that this layer applies. Cut behind "
                 "the activation.");
-  return shared_must_match_in<L, E>();
+  return tied_must_match_in<L, E>();
 }
 
 }  // namespace detail

@@ -119,15 +119,15 @@ class PipelineRank {
   const ModelOptions& options() const { return options_; }
   /// Those along `pipeline` that have one of these stages, if this rank has one; they share
   /// parameters. The first call is a collective of the ranks along `pipeline`.
-  Line& sharing_line(const std::set<std::size_t>& stages) {
-    if (!sharing_line_) {
+  Line& tied_line(const std::set<std::size_t>& stages) {
+    if (!tied_line_) {
       const Place here = place_of(line_);
       const bool shares = std::any_of(stages.begin(), stages.end(), [&](std::size_t stage) {
         return static_cast<int>(stage) % here.size == here.rank;
       });
-      sharing_line_.emplace(line_.split(shares ? 1 : 0, here.rank));
+      tied_line_.emplace(line_.split(shares ? 1 : 0, here.rank));
     }
-    return *sharing_line_;
+    return *tied_line_;
   }
   /// The schedule of the last step.
   CheckedSchedule& checked() { return checked_; }
@@ -139,7 +139,7 @@ class PipelineRank {
   std::size_t stages_;
   ModelOptions options_;
   std::optional<Line> gradient_line_{};
-  std::optional<Line> sharing_line_{};
+  std::optional<Line> tied_line_{};
   CheckedSchedule checked_{};
 };
 

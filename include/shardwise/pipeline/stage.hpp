@@ -23,7 +23,7 @@
 #include "shardwise/pipeline/rank.hpp"
 #include "shardwise/pipeline/stage_ends.hpp"
 #include "shardwise/pipeline/stage_layers.hpp"
-#include "shardwise/pipeline/stage_sharing.hpp"
+#include "shardwise/pipeline/stage_ties.hpp"
 #include "shardwise/train/losses.hpp"
 
 namespace shardwise {
@@ -80,17 +80,17 @@ class PipelineStage {
                 const input_shapes& in, typename Ctx::backend& backend)
       : whole_(whole),
         rank_(rank),
-        sharing_(sharing_for(whole, in, rank.all_ranks().place())),
-        model_(layers_for(whole, in, sharing_.here), rank.ranks(), seed, input_shape(in), backend,
+        ties_(ties_for(whole, in, rank.all_ranks().place())),
+        model_(layers_for(whole, in, ties_.here), rank.ranks(), seed, input_shape(in), backend,
                rank.options()) {
     auto& run = model_.run();
     run.all_stages = &rank.all_ranks();
     run.stage = {Stage, stages, rank.stages(), true};
-    if (sharing_.stages.empty()) return;
-    auto& sharing = rank.sharing_line(sharing_.stages);
-    if (sharing_.here.empty()) return;
-    run.sharing_stages = &sharing;
-    run.stage.counts_shared = *sharing_.stages.begin() == Stage;
+    if (ties_.stages.empty()) return;
+    auto& tied = rank.tied_line(ties_.stages);
+    if (ties_.here.empty()) return;
+    run.tied_stages = &tied;
+    run.stage.counts_tied = *ties_.stages.begin() == Stage;
   }
 
   /// The model of the stage.
@@ -153,9 +153,9 @@ class PipelineStage {
   ///@}
 
  private:
-  static detail::StageSharing sharing_for(const Architecture& whole, const input_shapes& in,
-                                          const MeshPlace& place) {
-    return detail::stage_sharing<E>(whole, in, Cut, Stage, place[MeshAxis::tensor]);
+  static detail::StageTies ties_for(const Architecture& whole, const input_shapes& in,
+                                    const MeshPlace& place) {
+    return detail::stage_ties<E>(whole, in, Cut, Stage, place[MeshAxis::tensor]);
   }
 
   /// What first() gives, and then those of `all` that the stage reads; one by itself, and several
@@ -174,9 +174,9 @@ class PipelineStage {
 
   /// Looks at all layers of the whole.
   static layers layers_for(const Architecture& whole, const input_shapes& in,
-                           const std::vector<detail::SharedByStages>& shared) {
+                           const std::vector<detail::TiedOverStages>& tied) {
     try {
-      return layers(whole, detail::ordinals_before<range.begin, E>(whole, in), shared);
+      return layers(whole, detail::ordinals_before<range.begin, E>(whole, in), tied);
     } catch (error& e) {
       e.add_place(name_of<Architecture>());
       throw;
@@ -185,7 +185,7 @@ class PipelineStage {
 
   Architecture whole_;
   detail::PipelineRank<Ranks>& rank_;
-  detail::StageSharing sharing_;
+  detail::StageTies ties_;
   model_type model_;
   std::vector<detail::MicroBatchUnderWay<model_type>> under_way_{};  // by flight
 };

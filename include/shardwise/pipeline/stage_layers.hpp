@@ -22,7 +22,7 @@
 #include "shardwise/model/kinds.hpp"
 #include "shardwise/model/part.hpp"
 #include "shardwise/model/repeat.hpp"
-#include "shardwise/model/shared_parameters.hpp"
+#include "shardwise/model/tied_parameters.hpp"
 #include "shardwise/model/wiring.hpp"
 #include "shardwise/pipeline/cut.hpp"
 #include "shardwise/pipeline/part_counts.hpp"
@@ -156,25 +156,25 @@ class StageLayers : public stage_parts_t<L, Range> {
  public:
   static constexpr std::size_t first_number = Range.begin.part;
 
-  StageLayers(const L& whole, std::uint64_t first_ordinal, std::vector<SharedByStages> shared)
-      : StageLayers(whole, first_ordinal, std::move(shared),
+  StageLayers(const L& whole, std::uint64_t first_ordinal, std::vector<TiedOverStages> tied)
+      : StageLayers(whole, first_ordinal, std::move(tied),
                     std::make_index_sequence<Range.parts()>{}) {}
 
   std::uint64_t first_ordinal() const { return first_ordinal_; }
   /// Their slots are filled when a model is bound to them.
-  std::span<SharedByStages> shared_by_stages() { return shared_; }
-  std::span<const SharedByStages> shared_by_stages() const { return shared_; }
+  std::span<TiedOverStages> tied_over_stages() { return tied_; }
+  std::span<const TiedOverStages> tied_over_stages() const { return tied_; }
 
  private:
   template <std::size_t... Is>
-  StageLayers(const L& whole, std::uint64_t first_ordinal, std::vector<SharedByStages>&& shared,
+  StageLayers(const L& whole, std::uint64_t first_ordinal, std::vector<TiedOverStages>&& tied,
               std::index_sequence<Is...>)
       : Parts(PartOfStage<L, Range, Is>::of(whole)...),
         first_ordinal_(first_ordinal),
-        shared_(std::move(shared)) {}
+        tied_(std::move(tied)) {}
 
   std::uint64_t first_ordinal_;
-  std::vector<SharedByStages> shared_;
+  std::vector<TiedOverStages> tied_;
 };
 
 /// The number of layers with parameters or random numbers before a place of `whole`, for inputs of

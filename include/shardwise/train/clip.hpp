@@ -120,7 +120,7 @@ void put_norm_of_shares(Run<Context>& run, Norm norm, double* out) {
   std::size_t count = 0;
   for (const Holding holding : holdings) {
     if (!is_split(holding) && run.place().rank != 0) continue;
-    if (is_on_stages(holding) && !run.stage.counts_shared) continue;
+    if (is_on_stages(holding) && !run.stage.counts_tied) continue;
     Interval& one = shares[static_cast<std::size_t>(holding)];
     one = share_of(run.parameters.gradient_layout().elements_of(holding), along);
     count += one.size;

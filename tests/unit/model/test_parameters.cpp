@@ -33,14 +33,14 @@ struct First {};
 struct Last {};
 /// Layers of a stage that shares the parameters of 65 owners with other stages.
 struct SharesMuch {
-  SharesMuch() : shared(65) {
-    shared.front().tag = &detail::identity_of<First>;
-    shared.back().tag = &detail::identity_of<Last>;
+  SharesMuch() : tied(65) {
+    tied.front().tag = &detail::identity_of<First>;
+    tied.back().tag = &detail::identity_of<Last>;
   }
   std::uint64_t first_ordinal() const { return 0; }
-  const std::vector<detail::SharedByStages>& shared_by_stages() const { return shared; }
+  const std::vector<detail::TiedOverStages>& tied_over_stages() const { return tied; }
 
-  std::vector<detail::SharedByStages> shared;
+  std::vector<detail::TiedOverStages> tied;
 };
 
 const std::map<std::string, std::string> layouts{
@@ -176,7 +176,7 @@ TEST_CASE("what is written to values() is what forward uses") {
 
 TEST_CASE("what a stage shares with others counts once, of however many owners") {
   detail::ParameterCounter counter({0, 1});
-  counter.shared.begin(SharesMuch{});
+  counter.tied.begin(SharesMuch{});
   const auto count = [&](auto layer) {
     counter.layer<decltype(layer), Invariant, true>(layer, Shape{{Axis::feature, 2}}, {});
   };

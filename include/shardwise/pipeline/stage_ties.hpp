@@ -16,23 +16,23 @@
 #include "shardwise/layout/local_shape.hpp"
 #include "shardwise/model/parameter.hpp"
 #include "shardwise/model/plan.hpp"
-#include "shardwise/model/shared_checks.hpp"
-#include "shardwise/model/shared_parameters.hpp"
+#include "shardwise/model/tied_checks.hpp"
+#include "shardwise/model/tied_parameters.hpp"
 #include "shardwise/model/walk.hpp"
 #include "shardwise/pipeline/cut.hpp"
 
 namespace shardwise::detail {
 
 /// What stages of a pipeline share with each other.
-struct StageSharing {
+struct StageTies {
   std::set<std::size_t> stages{};      ///< that share parameters
-  std::vector<SharedByStages> here{};  ///< what one stage has of them
+  std::vector<TiedOverStages> here{};  ///< what one stage has of them
 };
 
 /// Finds the parameters that layers of several stages use, in a walk through the whole model.
-struct SharingFinder : WalkVisitor {
+struct TieFinder : WalkVisitor {
   /// `cut` has the places where later stages begin; `rank` is a place along `tensor`.
-  SharingFinder(std::span<const CutPlace> places, Place rank) : cut(places), along_tensor(rank) {}
+  TieFinder(std::span<const CutPlace> places, Place rank) : cut(places), along_tensor(rank) {}
 
   std::span<const CutPlace> cut;
   Place along_tensor;
@@ -42,7 +42,7 @@ struct SharingFinder : WalkVisitor {
 
   /// The parameters of one owner, and the stages of the layers that use them.
   struct Owner {
-    SharedByStages parameters;
+    TiedOverStages parameters;
     std::size_t stage;
     std::set<std::size_t> users;
   };
@@ -63,8 +63,8 @@ struct SharingFinder : WalkVisitor {
   void layer(const L& layer, const Shape& in, const Shape&) {
     constexpr bool owns = std::tuple_size_v < parameters_t < L, In >>> 0 && !borrows_parameters<L>;
     const std::uint64_t ordinal = owns || draws_random<L> ? next_ordinal++ : 0;
-    if constexpr (is_shared<L>) {
-      const void* tag = &identity_of<typename L::shared_tag>;
+    if constexpr (is_tied<L>) {
+      const void* tag = &identity_of<typename L::tied_tag>;
       if constexpr (owns) add_owner<L, In>(layer, in, tag, ordinal);
       const auto owner = std::find_if(owners.rbegin(), owners.rend(),
                                       [&](const Owner& one) { return one.parameters.tag == tag; });
@@ -85,26 +85,26 @@ struct SharingFinder : WalkVisitor {
 
   /// What the stage `number` shares with others.
   /// throws   argument_error if parameters are shared by other stages than others are
-  StageSharing of_stage(std::size_t number) const {
-    StageSharing sharing;
+  StageTies of_stage(std::size_t number) const {
+    StageTies ties;
     for (const Owner& owner : owners) {
       if (owner.users.size() < 2) continue;
-      if (!sharing.stages.empty() && sharing.stages != owner.users)
+      if (!ties.stages.empty() && ties.stages != owner.users)
         throw argument_error({"pipeline: the parameters of layer ", owner.parameters.path,
                               " are shared by other stages than those of an owner before it; cut "
                               "the model so that the same stages share all of them"});
-      sharing.stages = owner.users;
+      ties.stages = owner.users;
       if (!owner.users.contains(number)) continue;
-      sharing.here.push_back(owner.parameters);
-      sharing.here.back().is_owned_here = owner.stage == number;
+      ties.here.push_back(owner.parameters);
+      ties.here.back().is_owned_here = owner.stage == number;
     }
-    return sharing;
+    return ties;
   }
 
  private:
   template <class L, Layout In>
   void add_owner(const L& layer, const Shape& in, const void* tag, std::uint64_t ordinal) {
-    SharedByStages one{.tag = tag, .path = path, .ordinal = ordinal};
+    TiedOverStages one{.tag = tag, .path = path, .ordinal = ordinal};
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
       using Use = typename decltype(use)::type;
       one.specs.push_back(spec);
@@ -117,15 +117,14 @@ struct SharingFinder : WalkVisitor {
 };
 
 /// What stage `number` of `whole`, which is cut at these places, shares with other stages.
-/// throws   as SharingFinder::of_stage
+/// throws   as TieFinder::of_stage
 template <class E, class L>
-StageSharing stage_sharing([[maybe_unused]] const L& whole,
-                           [[maybe_unused]] const shapes_t<typename E::offered>& in,
-                           [[maybe_unused]] std::span<const CutPlace> cut,
-                           [[maybe_unused]] std::size_t number,
-                           [[maybe_unused]] Place along_tensor) {
-  if constexpr (has_shared<L>) {
-    SharingFinder finder(cut, along_tensor);
+StageTies stage_ties([[maybe_unused]] const L& whole,
+                     [[maybe_unused]] const shapes_t<typename E::offered>& in,
+                     [[maybe_unused]] std::span<const CutPlace> cut,
+                     [[maybe_unused]] std::size_t number, [[maybe_unused]] Place along_tensor) {
+  if constexpr (has_tied<L>) {
+    TieFinder finder(cut, along_tensor);
     walk<E, Train>(whole, in, finder);
     return finder.of_stage(number);
   } else {

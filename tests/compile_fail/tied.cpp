@@ -1,6 +1,6 @@
 // Layers that share parameters, and whose owner does not fit.
 
-#include "shardwise/model/shared.hpp"
+#include "shardwise/model/tied.hpp"
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/single_rank.hpp"

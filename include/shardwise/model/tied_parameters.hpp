@@ -16,15 +16,15 @@
 
 namespace shardwise::detail {
 
-/// One use of shared parameters; the default is for parameters that are not shared.
-struct SharedUse {
+/// One use of tied parameters; the default is for parameters that are not shared.
+struct TiedUse {
   std::size_t owner = static_cast<std::size_t>(-1);  ///< counted in model order
   std::size_t number = 0;  ///< the number of this use of the owner's parameters
 };
 
 /// The parameters of one owner that layers of several stages of a pipeline use. Each of these
 /// stages has them, under the name of the owner and with its initial values.
-struct SharedByStages {
+struct TiedOverStages {
   const void* tag = nullptr;           ///< identifies them
   bool is_owned_here = false;          ///< whether the owner is in this stage
   std::string path{};                  ///< of the owner in the whole model: "0."
@@ -36,22 +36,22 @@ struct SharedByStages {
 };
 
 /// The parameters of one model that several layers use, found by their tag while it is bound.
-class SharedParameters {
+class TiedParameters {
  public:
   /// Whether a layer so far owns parameters with this tag.
   bool has_owner(const void* tag) const;
 
   /// Adds an owner and the places of its parameters.
-  SharedUse own(const void* tag, std::span<const ParameterSlot> slots,
-                std::span<const ParameterSpec> specs);
+  TiedUse own(const void* tag, std::span<const ParameterSlot> slots,
+              std::span<const ParameterSpec> specs);
 
   /// Finds the last owner of this tag, and writes the places of its parameters to `slots`.
   /// throws  shape_error if they have other shapes than `specs`
-  SharedUse borrow(const void* tag, std::span<ParameterSlot> slots,
-                   std::span<const ParameterSpec> specs);
+  TiedUse borrow(const void* tag, std::span<ParameterSlot> slots,
+                 std::span<const ParameterSpec> specs);
 
   /// Whether a gradient is added to that of a later use, which has already run backward.
-  bool adds(const SharedUse& use) const {
+  bool adds(const TiedUse& use) const {
     return use.owner < owners_.size() && use.number + 1 < owners_[use.owner].uses;
   }
 
@@ -71,15 +71,14 @@ class SharedParameters {
 
 namespace shardwise::detail {
 
-SHARDWISE_INLINE bool SharedParameters::has_owner(const void* tag) const {
+SHARDWISE_INLINE bool TiedParameters::has_owner(const void* tag) const {
   for (const Owner& owner : owners_)
     if (owner.tag == tag) return true;
   return false;
 }
 
-SHARDWISE_INLINE SharedUse SharedParameters::own(const void* tag,
-                                                 std::span<const ParameterSlot> slots,
-                                                 std::span<const ParameterSpec> specs) {
+SHARDWISE_INLINE TiedUse TiedParameters::own(const void* tag, std::span<const ParameterSlot> slots,
+                                             std::span<const ParameterSpec> specs) {
   Owner owner{tag, {}, {}, 1};
   for (const ParameterSlot& slot : slots) owner.slots.add(slot);
   for (const ParameterSpec& spec : specs) owner.specs.add(spec);
@@ -87,8 +86,8 @@ SHARDWISE_INLINE SharedUse SharedParameters::own(const void* tag,
   return {owners_.size() - 1, 0};
 }
 
-SHARDWISE_INLINE SharedUse SharedParameters::borrow(const void* tag, std::span<ParameterSlot> slots,
-                                                    std::span<const ParameterSpec> specs) {
+SHARDWISE_INLINE TiedUse TiedParameters::borrow(const void* tag, std::span<ParameterSlot> slots,
+                                                std::span<const ParameterSpec> specs) {
   std::size_t behind = owners_.size();
   while (behind > 0 && owners_[behind - 1].tag != tag) --behind;
   if (behind == 0)
