@@ -18,21 +18,21 @@ namespace detail {
 /// A batch's part of the loss of all batches, from the output of the model in evaluation.
 template <class M, class Target, class Chosen>
 double evaluated_part_of_output(M& model, typename M::output_view prediction, const Target& target,
-                                const Chosen& loss, BatchShare share) {
+                                const Chosen& loss, BatchInStep in_step) {
   auto& run = model.run();
   const auto here = in_phase<Phase::loss>(run);
   loss_gradient_t<M> gradient;  // every loss writes it
-  return loss_of(run, prediction, target, loss, share, gradient);
+  return loss_of(run, prediction, target, loss, in_step, gradient);
 }
 
 /// A batch's part of the loss of all batches, in evaluation.
 template <class M, class Target, class Chosen>
 double evaluated_part(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
-                      BatchShare share, std::span<const Segment> segments = {}) {
+                      BatchInStep in_step, std::span<const Segment> segments = {}) {
   static_assert(must_be_loss<Chosen, tensors_of<typename M::output_layout>>());
   require_fitting_target(model, x, target, loss);
   return evaluated_part_of_output(model, model.evaluate(x, {.segments = segments}), target, loss,
-                                  share);
+                                  in_step);
 }
 
 }  // namespace detail

@@ -105,7 +105,7 @@ using SumOfTerms =
 namespace detail {
 
 /// The samples of one batch, and of all batches of its step together.
-struct BatchShare {
+struct BatchInStep {
   std::size_t samples = 1;  ///< of this batch, over all ranks
   std::size_t of_step = 1;  ///< of all batches of the step, over all ranks
   /// Whether the loss is that of a rank's slice of a batch, which may be empty.
@@ -163,19 +163,19 @@ class LossFrame : public Exchanger<Context, Exchanges> {
  public:
   /// Made for one call; `exchange_shapes` are those of the loss.
   LossFrame(Run<Context>& run, const typename Base::Shapes& exchange_shapes,
-            detail::BatchShare share, bool is_recorded = false)
-      : Base(run, exchange_shapes), run_(run), share_(share), is_recorded_(is_recorded) {}
+            detail::BatchInStep in_step, bool is_recorded = false)
+      : Base(run, exchange_shapes), run_(run), in_step_(in_step), is_recorded_(is_recorded) {}
 
   /// The number of terms of the whole step's mean, if this batch has `terms` of them over all
   /// ranks. The sum of the batch's terms, divided by this, is its part of the step's loss.
   /// throws   argument_error if there are none, unless the batch is an empty slice of a larger one
   double terms_of_step(std::size_t terms) const {
-    const std::size_t here = share_.samples * share_.tokens;
-    if (share_.is_slice && here == 0) return static_cast<double>(share_.of_step);
+    const std::size_t here = in_step_.samples * in_step_.tokens;
+    if (in_step_.is_slice && here == 0) return static_cast<double>(in_step_.of_step);
     if (terms == 0 || here == 0) {
       detail::throw_for_no_samples();
     }
-    return static_cast<double>(terms) * static_cast<double>(share_.of_step * share_.of_tokens) /
+    return static_cast<double>(terms) * static_cast<double>(in_step_.of_step * in_step_.of_tokens) /
            static_cast<double>(here);
   }
 
@@ -193,7 +193,7 @@ class LossFrame : public Exchanger<Context, Exchanges> {
   Pool& pool() { return run_.pool; }
 
   /// Whether this batch is all of its step.
-  bool is_whole_step() const { return !share_.is_slice && share_.samples == share_.of_step; }
+  bool is_whole_step() const { return !in_step_.is_slice && in_step_.samples == in_step_.of_step; }
 
   /// Whether the loss is recorded: then it must not read from a device, and for a wrong target it
   /// must make the sum of its terms NaN.
@@ -243,7 +243,7 @@ class LossFrame : public Exchanger<Context, Exchanges> {
 
  private:
   Run<Context>& run_;
-  detail::BatchShare share_;
+  detail::BatchInStep in_step_;
   bool is_recorded_;
 };
 

@@ -157,10 +157,10 @@ void require_fitting_target(M& model, const typename M::input_view& x, const Tar
 
 /// The share of this rank's slice of a prediction, which must be that of a mesh, in its step.
 template <class Context, class T, Layout L>
-BatchShare share_of_slice(const Run<Context>& run, const View<const T, L>& prediction,
-                          BatchShare share) {
+BatchInStep slice_in_step(const Run<Context>& run, const View<const T, L>& prediction,
+                          BatchInStep in_step) {
   const auto here = slice_of(prediction);
-  BatchShare mine{samples_of(here), share.of_step, sample_ranks(run.all_ranks.sizes()) > 1};
+  BatchInStep mine{samples_of(here), in_step.of_step, sample_ranks(run.all_ranks.sizes()) > 1};
   if (const Axis cut = axis_over_context(prediction.global()); cut != Axis::batch) {
     mine.tokens = extent_of(here.global(), cut);
     mine.of_tokens = extent_of(prediction.global(), cut);
@@ -170,28 +170,28 @@ BatchShare share_of_slice(const Run<Context>& run, const View<const T, L>& predi
 
 /// The part of the rank's run that `loss` has, for a prediction of this shape in the layout L.
 template <Layout L, class Context, Loss Chosen>
-auto loss_frame(Run<Context>& run, const Chosen& loss, const Shape& prediction, BatchShare share,
+auto loss_frame(Run<Context>& run, const Chosen& loss, const Shape& prediction, BatchInStep in_step,
                 bool is_recorded) {
   return LossFrame<Context, typename Chosen::template exchanges<L>>(
-      run, exchange_shapes_of<L>(loss, prediction), share, is_recorded);
+      run, exchange_shapes_of<L>(loss, prediction), in_step, is_recorded);
 }
 
 /// The result of `loss` for a prediction, on a mesh for this rank's slice of it, which has this
 /// share of the step; writes the gradient. A loss that `is_recorded` reads nothing from a device.
 template <class Context, class T, Layout L, class Target, Loss Chosen>
 auto loss_of_slice(Run<Context>& run, const View<const T, L>& prediction, const Target& target,
-                   const Chosen& loss, BatchShare share,
+                   const Chosen& loss, BatchInStep in_step,
                    Value<accumulate_t<T>, dual_t<L>>& gradient, bool is_recorded) {
   gradient = {run.pool, prediction.global(), prediction.place()};
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     return with_slice_of_target(run, prediction.global(), target, [&](const auto& of_slice) {
       const auto here = slice_of(prediction);
       auto frame =
-          loss_frame<along_t<L, MeshAxis::tensor>>(run, loss, here.global(), share, is_recorded);
+          loss_frame<along_t<L, MeshAxis::tensor>>(run, loss, here.global(), in_step, is_recorded);
       return loss(frame, here, of_slice, slice_of(gradient.writable()));
     });
   } else {
-    auto frame = loss_frame<L>(run, loss, prediction.global(), share, is_recorded);
+    auto frame = loss_frame<L>(run, loss, prediction.global(), in_step, is_recorded);
     return loss(frame, prediction, target, gradient.writable());
   }
 }
@@ -199,9 +199,9 @@ auto loss_of_slice(Run<Context>& run, const View<const T, L>& prediction, const 
 /// The result of `loss` for a prediction; writes the gradient.
 template <class Context, class T, Layout L, class Target, Loss Chosen>
 auto loss_of(Run<Context>& run, const View<const T, L>& prediction, const Target& target,
-             const Chosen& loss, BatchShare share, Value<accumulate_t<T>, dual_t<L>>& gradient) {
+             const Chosen& loss, BatchInStep in_step, Value<accumulate_t<T>, dual_t<L>>& gradient) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    const BatchShare mine = share_of_slice(run, prediction, share);
+    const BatchInStep mine = slice_in_step(run, prediction, in_step);
     const double sum = sum_of_slices(run, run.flight->slice.of(prediction.global()), [&] {
       return static_cast<double>(
           loss_of_slice(run, prediction, target, loss, mine, gradient, false));
@@ -209,7 +209,7 @@ auto loss_of(Run<Context>& run, const View<const T, L>& prediction, const Target
     if (samples_of(prediction) * mine.of_tokens == 0) throw_for_no_samples();
     return sum;
   } else {
-    return loss_of_slice(run, prediction, target, loss, share, gradient, false);
+    return loss_of_slice(run, prediction, target, loss, in_step, gradient, false);
   }
 }
 
@@ -217,14 +217,14 @@ auto loss_of(Run<Context>& run, const View<const T, L>& prediction, const Target
 template <class Context, class... Predictions, class... Targets, class... Ls, class... Gradients>
 double loss_of(Run<Context>& run, const std::tuple<Predictions...>& predictions,
                const std::tuple<Targets...>& targets, const std::tuple<Ls...>& losses,
-               BatchShare share, std::tuple<Gradients...>& gradients) {
+               BatchInStep in_step, std::tuple<Gradients...>& gradients) {
   static_assert(sizeof...(Targets) == sizeof...(Ls),
                 "a model with several outputs takes a target for each: std::tuple{labels.view(), "
                 "boxes.view()}.");
   return [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
     double sum = 0;
     ((sum += static_cast<double>(loss_of(run, std::get<Ks>(predictions), std::get<Ks>(targets),
-                                         std::get<Ks>(losses), share, std::get<Ks>(gradients)))),
+                                         std::get<Ks>(losses), in_step, std::get<Ks>(gradients)))),
      ...);
     return sum;
   }

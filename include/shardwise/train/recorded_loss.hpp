@@ -45,11 +45,11 @@ struct RecordedLoss {
 /// sends    as loss_of
 template <class Context, class T, Layout L, class Target, Loss Chosen>
 const double* put_loss_of(Run<Context>& run, const View<const T, L>& prediction,
-                          const Target& target, const Chosen& loss, BatchShare share,
+                          const Target& target, const Chosen& loss, BatchInStep in_step,
                           Value<accumulate_t<T>, dual_t<L>>& gradient, RecordedLoss* there) {
   constexpr bool is_on_mesh = MeshCommunicator<typename Context::communicator>;
-  if constexpr (is_on_mesh) share = share_of_slice(run, prediction, share);
-  const auto result = loss_of_slice(run, prediction, target, loss, share, gradient, true);
+  if constexpr (is_on_mesh) in_step = slice_in_step(run, prediction, in_step);
+  const auto result = loss_of_slice(run, prediction, target, loss, in_step, gradient, true);
   constexpr bool is_read = std::same_as<decltype(result), const double>;
   static_assert(!is_read || !DeviceBackend<typename Context::backend>,
                 "this loss reads a number from the device in each step, which no recording "
@@ -67,14 +67,14 @@ const double* put_loss_of(Run<Context>& run, const View<const T, L>& prediction,
 template <class Context, class... Predictions, class... Targets, class... Ls, class... Gradients>
 const double* put_loss_of(Run<Context>& run, const std::tuple<Predictions...>& predictions,
                           const std::tuple<Targets...>& targets, const std::tuple<Ls...>& losses,
-                          BatchShare share, std::tuple<Gradients...>& gradients,
+                          BatchInStep in_step, std::tuple<Gradients...>& gradients,
                           RecordedLoss* there) {
   double* const sum = &there->sum;
   fill(run.backend, sum, 1, 0.0);
   [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
     const auto add = [&](const double* one) { run.backend.for_each(1, AddTerm{one, sum}); };
     (add(put_loss_of(run, std::get<Ks>(predictions), std::get<Ks>(targets), std::get<Ks>(losses),
-                     share, std::get<Ks>(gradients), there)),
+                     in_step, std::get<Ks>(gradients), there)),
      ...);
   }
   (std::index_sequence_for<Ls...>{});

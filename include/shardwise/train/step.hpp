@@ -131,21 +131,21 @@ auto scaled(Run<Context>& run, std::tuple<Values...>&& gradients, double scale) 
 /// model's output to `gradient`.
 template <class M, class Target, class Chosen>
 double loss_in_phase(M& model, const typename M::output_view& prediction, const Target& target,
-                     const Chosen& loss, BatchShare share, loss_gradient_t<M>& gradient) {
+                     const Chosen& loss, BatchInStep in_step, loss_gradient_t<M>& gradient) {
   const auto here = in_phase<Phase::loss>(model.run());
-  return loss_of(model.run(), prediction, target, loss, share, gradient);
+  return loss_of(model.run(), prediction, target, loss, in_step, gradient);
 }
 
 /// Returns the loss of one batch, and adds its gradients times `scale`.
 template <class M, class Target, class Chosen>
 double loss_and_gradients(M& model, typename M::input_view x, const Target& target,
-                          const Chosen& loss, BatchShare share, double scale,
+                          const Chosen& loss, BatchInStep in_step, double scale,
                           std::span<const Segment> segments) {
   require_fitting_target(model, x, target, loss);
   if (compares_given(model.run())) note_given(model, x, target);
   loss_gradient_t<M> gradient;
-  const double value =
-      loss_in_phase(model, model.forward(x, {.segments = segments}), target, loss, share, gradient);
+  const double value = loss_in_phase(model, model.forward(x, {.segments = segments}), target, loss,
+                                     in_step, gradient);
   if (!std::isfinite(value)) {
     model.find_non_finite(x);
     throw numeric_error({"the loss is ", value,

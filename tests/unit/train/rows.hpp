@@ -71,7 +71,7 @@ struct LossResult {
 template <Layout L, Real T, Communicator C, class Chosen, class Target>
 LossResult loss_of(C& ranks, const Chosen& chosen, const Shape& shape,
                    const std::vector<double>& prediction, const Target& target,
-                   detail::BatchShare share = {1, 1}) {
+                   detail::BatchInStep share = {1, 1}) {
   using Ctx = Context<T, Reference, C>;
   using A = accumulate_t<T>;
   Reference backend;

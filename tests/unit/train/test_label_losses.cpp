@@ -74,7 +74,7 @@ struct LabelBatch {
 
 template <Layout L, Real T, Communicator C, class Loss>
 void check_value(C& ranks, const LabelBatch& batch, const std::vector<double>& prediction,
-                 const Loss& loss, detail::BatchShare share, const std::string& key,
+                 const Loss& loss, detail::BatchInStep share, const std::string& key,
                  double divisor = 1) {
   INFO(key << " as " << layout_name<L>() << " in " << std::string(name(dtype_v<T>)) << " at "
            << ranks.size());
@@ -163,7 +163,7 @@ namespace {
 /// The message with which every rank refuses a loss before it sends something.
 template <Layout L, class Error = argument_error, class Loss>
 std::string refusal(const Loss& loss, const Tensor<std::int32_t, Invariant>& labels,
-                    detail::BatchShare share = {1, 1}) {
+                    detail::BatchInStep share = {1, 1}) {
   std::string said;
   run_ranks(2, [&](ThreadCommunicator& inner) {
     CountingCommunicator ranks(inner);
