@@ -133,12 +133,12 @@ namespace shardwise {}
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/negative_log_likelihood.hpp"
 #include "shardwise/train/optimizer.hpp"
+#include "shardwise/train/recorded_step.hpp"
 #include "shardwise/train/rms_prop.hpp"
 #include "shardwise/train/running_mean.hpp"
 #include "shardwise/train/schedules.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
-#include "shardwise/train/training_graph.hpp"
 
 // What a model did, and when; observe/write_trace.hpp makes a file of it
 #include "shardwise/observe/tracer.hpp"

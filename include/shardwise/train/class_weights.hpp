@@ -23,7 +23,7 @@ namespace shardwise {
 ///     const auto there = model.to_device(weights);
 ///     const MaskedCrossEntropy loss{.class_weights = there.view()};
 ///
-/// Without memory there are no weights, and each class counts as 1. A TrainingGraph checks them
+/// Without memory there are no weights, and each class counts as 1. A RecordedStep checks them
 /// only in its first two launches.
 using ClassWeights = View<const double, Invariant>;
 

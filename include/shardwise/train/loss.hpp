@@ -259,7 +259,7 @@ class LossFrame : public Exchanger<Context, Exchanges> {
 ///                       View<accumulate_t<T>, dual_t<L>> gradient) const;  // assigns it
 ///     };
 ///
-/// It returns a double, or a sum of the frame divided by a number, which a TrainingGraph can
+/// It returns a double, or a sum of the frame divided by a number, which a RecordedStep can
 /// record. Loss and gradient are sums over the terms of the batch, divided by
 /// `frame.divisor_of_step(reduction, terms)`, or by `frame.terms_of_step(terms)` if the loss is
 /// always a mean; `terms` counts those of the whole batch, not of a rank. If an exchange is of more

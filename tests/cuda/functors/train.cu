@@ -13,7 +13,7 @@
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/negative_log_likelihood.hpp"
 #include "shardwise/train/recorded_loss.hpp"
-#include "shardwise/train/recorded_steps.hpp"
+#include "shardwise/train/recorded_results.hpp"
 #include "shardwise/train/rms_prop.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
@@ -117,7 +117,7 @@ void recorded(cuda::Session& s) {
   cuda::launch_each(s, 1, AddTerm{nullptr, nullptr});
   cuda::launch_each(s, 1, NoteLoss{nullptr, nullptr});
   cuda::launch_each(s, 1, NoteNorm{nullptr, Norm::euclidean, 1, nullptr});
-  cuda::launch_each(s, 1, Fill<RecordedSteps>{nullptr, {}});
+  cuda::launch_each(s, 1, Fill<RecordedResults>{nullptr, {}});
 }
 template void use(cuda::Session&, float*);
 template void use(cuda::Session&, double*);

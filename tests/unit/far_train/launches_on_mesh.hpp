@@ -17,7 +17,7 @@
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
-#include "shardwise/train/training_graph.hpp"
+#include "shardwise/train/recorded_step.hpp"
 #include "unit/far_train/machine.hpp"
 
 namespace testing {
@@ -58,34 +58,34 @@ class OnMesh {
     });
   }
 
-  /// By a TrainingGraph; the model is used in between.
+  /// By a RecordedStep; the model is used in between.
   Bits launched() {
-    TrainingGraph graph(model_, optimizer_, losses(), x_.view(), targets(), options_);
+    RecordedStep recorded(model_, optimizer_, losses(), x_.view(), targets(), options_);
     return six_steps([&](Bits& bits, int i) {
-      graph.launch();
+      recorded.launch();
       if (i % 2 == 1) model_.evaluate(x_.view());
-      note(bits, graph.loss());
-      note(bits, graph.norm().value_or(0));
+      note(bits, recorded.loss());
+      note(bits, recorded.norm().value_or(0));
     });
   }
 
   /// A label that is no class, in the first sample: launches change nothing on any rank, until the
   /// loss is read.
   void check_stops() {
-    TrainingGraph graph(model_, optimizer_, losses(), x_.view(), targets(), options_);
+    RecordedStep recorded(model_, optimizer_, losses(), x_.view(), targets(), options_);
     put_batch(0);
-    for (int i = 0; i < 3; ++i) graph.launch();
+    for (int i = 0; i < 3; ++i) recorded.launch();
     const Bits before = left();
     put(labels_, [](std::size_t k) { return k == 1 ? 4 : 0; });
-    graph.launch();
-    graph.launch();
-    const std::string message = message_of([&] { graph.loss(); });
+    recorded.launch();
+    recorded.launch();
+    const std::string message = message_of([&] { recorded.loss(); });
     CAPTURE(message);
     CHECK(message.find("in the first of the last 2 launches") != std::string::npos);
     CHECK(left() == before);
     put_batch(1);
-    graph.launch();
-    graph.loss();
+    recorded.launch();
+    recorded.loss();
     CHECK(optimizer_.steps() == 4);
   }
 

@@ -13,7 +13,7 @@
 #include "shardwise/layers/batch_norm.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/train/cross_entropy.hpp"
-#include "shardwise/train/training_graph.hpp"
+#include "shardwise/train/recorded_step.hpp"
 #include "unit/far_train/machine.hpp"
 
 namespace testing {
@@ -86,9 +86,9 @@ struct TenSteps {
   Bits launched(B& backend, C& ranks) const {
     Training<Net, P, E, Rule, B, C> t(backend, ranks, rule);
     return with_target(t, [&](const auto& target) {
-      TrainingGraph graph(t.model, t.optimizer, loss, t.x.view(), target.view(), options);
+      RecordedStep recorded(t.model, t.optimizer, loss, t.x.view(), target.view(), options);
       return ten_steps(t, [&](Bits& bits, int i) {
-        graph.launch();
+        recorded.launch();
         if (i % 3 == 2) {
           const Tensor<typename decltype(t)::T, typename E::offered> other(inputs_shape,
                                                                            t.x.place());
@@ -96,7 +96,7 @@ struct TenSteps {
           t.model.evaluate(there.view());
         }
         CHECK(t.optimizer.steps() == std::uint64_t(i) + 1);
-        note(bits, graph.loss());
+        note(bits, recorded.loss());
       });
     });
   }

@@ -22,7 +22,7 @@ namespace shardwise {
 /// It uses the memory of the recorded calls. That memory must stay, and no other work may use it:
 /// do not run the model otherwise while the graph is in use; the model must outlive it. Numbers
 /// that the host computed are those of the recording. Work that waits for the device cannot be
-/// recorded, such as a loss that the host reads. A TrainingGraph (train/training_graph.hpp) handles
+/// recorded, such as a loss that the host reads. A RecordedStep (train/recorded_step.hpp) handles
 /// all this for whole training steps.
 class CudaGraph {
  public:

@@ -20,7 +20,7 @@ class Staging {
   /// Copies `bytes` from the device to `to` after all earlier work on the stream; waits for it.
   void read(const void* from, std::size_t bytes, void* to, const Stream& stream) {
     require_no_capture(stream.get(), "the host cannot wait for numbers",
-                       "read them after the launch; a loss is a TrainingGraph's");
+                       "read them after the launch; a loss is a RecordedStep's");
     reserve(std::min(bytes, most));
     for (std::size_t done = 0; done < bytes;) {
       const std::size_t part = std::min(bytes - done, bytes_);

@@ -19,8 +19,8 @@
 #include "shardwise/model/model.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/recorded_step.hpp"
 #include "shardwise/train/sgd.hpp"
-#include "shardwise/train/training_graph.hpp"
 
 using namespace shardwise;
 
@@ -76,16 +76,16 @@ template <class P, class Rule>
 void ten_launches_are_ten_steps(const Rule& rule, const StepOptions& options = {}) {
   Learner<P, Rule> called(rule);
   Learner<P, Rule> launched(rule);
-  TrainingGraph graph(launched.model, launched.optimizer, CrossEntropy{}, launched.x.view(),
-                      launched.labels.view(), options);
+  RecordedStep recorded(launched.model, launched.optimizer, CrossEntropy{}, launched.x.view(),
+                        launched.labels.view(), options);
   for (std::uint64_t step = 1; step <= 10; ++step) {
     called.go_to(step);
     const double loss = train_step(called.model, called.x.view(), called.labels.view(),
                                    CrossEntropy{}, called.optimizer, options);
     launched.go_to(step);
-    graph.launch();
+    recorded.launch();
     if (step % 3 == 0) launched.model.evaluate(launched.x.view());
-    if (step % 2 == 0) CHECK(graph.loss() == loss);
+    if (step % 2 == 0) CHECK(recorded.loss() == loss);
   }
   CHECK(launched.values() == called.values());
   CHECK(launched.optimizer.steps() == 10);
@@ -106,12 +106,12 @@ TEST_CASE("a loop that trains by launches") {
   auto& [backend, alone, model, optimizer, host_x, host_labels, x, labels] = learner;
   const auto next_batch = [&learner](int step) { learner.go_to(static_cast<std::uint64_t>(step)); };
   // begin: graph
-  TrainingGraph graph(model, optimizer, CrossEntropy{}, x.view(), labels.view());
+  RecordedStep recorded(model, optimizer, CrossEntropy{}, x.view(), labels.view());
   for (int step = 1; step <= 100; ++step) {
     next_batch(step);  // to_device, into the memory of x and labels
     optimizer.set_learning_rate(0.01 / step);
-    graph.launch();
-    if (step % 10 == 0) std::printf("step %d   loss %.4f\n", step, graph.loss());
+    recorded.launch();
+    if (step % 10 == 0) std::printf("step %d   loss %.4f\n", step, recorded.loss());
   }
   // end: graph
   CHECK(optimizer.steps() == 100);
@@ -120,11 +120,11 @@ TEST_CASE("a loop that trains by launches") {
 TEST_CASE("launches that nobody waits for each have numbers of their own") {
   Learner<float, Sgd> t(Sgd{});
   t.go_to(1);
-  TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
-  for (int i = 0; i < 3; ++i) graph.launch();
+  RecordedStep recorded(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+  for (int i = 0; i < 3; ++i) recorded.launch();
   const auto before = t.values();
   t.optimizer.set_learning_rate(0);
-  for (int i = 0; i < 20; ++i) graph.launch();
+  for (int i = 0; i < 20; ++i) recorded.launch();
   t.optimizer.set_learning_rate(1);  // of no launch
   CHECK(t.values() == before);
 }
@@ -132,16 +132,16 @@ TEST_CASE("launches that nobody waits for each have numbers of their own") {
 TEST_CASE("a loss that is no number stops all launches until it is read") {
   Learner<float, AdamW> t(AdamW{});
   t.go_to(1);
-  TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
-  for (int i = 0; i < 4; ++i) graph.launch();
+  RecordedStep recorded(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+  for (int i = 0; i < 4; ++i) recorded.launch();
   const auto before = t.values();
   const float none = std::numeric_limits<float>::infinity();
   t.backend.to_device(&none, 1, t.x.writable().data() + 20);
-  for (int i = 0; i < 3; ++i) graph.launch();
-  CHECK_THROWS_AS(graph.loss(), numeric_error);
+  for (int i = 0; i < 3; ++i) recorded.launch();
+  CHECK_THROWS_AS(recorded.loss(), numeric_error);
   CHECK(t.values() == before);
   CHECK(t.optimizer.steps() == 4);
   t.go_to(2);
-  graph.launch();
-  CHECK(graph.loss() > 0);
+  recorded.launch();
+  CHECK(recorded.loss() > 0);
 }

@@ -17,7 +17,7 @@
 #include "shardwise/train/losses.hpp"
 #include "shardwise/train/optimizer.hpp"
 #include "shardwise/train/recorded_loss.hpp"
-#include "shardwise/train/recorded_steps.hpp"
+#include "shardwise/train/recorded_results.hpp"
 #include "shardwise/train/step.hpp"
 
 namespace shardwise {
@@ -34,13 +34,13 @@ concept RecordableRanks = AloneByType<C> || requires {
 template <class M>
 consteval bool must_record() {
   static_assert(RecordingBackend<typename M::backend_type>,
-                "a TrainingGraph is for backends that record their work, like Cuda. Call "
+                "a RecordedStep is for backends that record their work, like Cuda. Call "
                 "train_step with others.");
   static_assert(RecordableRanks<typename M::communicator>,
-                "a TrainingGraph is for one rank, or for ranks over NCCL: the collectives of other "
+                "a RecordedStep is for one rank, or for ranks over NCCL: the collectives of other "
                 "ranks meet on the host, which no recording holds. Call train_step.");
   static_assert(!M::use::input_gradient,
-                "a TrainingGraph shows nobody the gradient of the input: make the Model with "
+                "a RecordedStep shows nobody the gradient of the input: make the Model with "
                 "Train.");
   return true;
 }
@@ -76,7 +76,7 @@ void launch_collectives([[maybe_unused]] C& ranks, Launch&& launch) {
 /// Repeats `train_step` on the same x and target, whose contents change. The step is recorded once
 /// and then launched as a whole, which is faster if kernels are short.
 ///
-///     TrainingGraph step(model, optimizer, CrossEntropy{}, x.view(), labels.view());
+///     RecordedStep step(model, optimizer, CrossEntropy{}, x.view(), labels.view());
 ///     for (...) {
 ///       backend.to_device(...);              // the next batch, into the memory of x and labels
 ///       optimizer.set_learning_rate(...);    // if it changes
@@ -91,7 +91,7 @@ void launch_collectives([[maybe_unused]] C& ranks, Launch&& launch) {
 /// which makes plans and takes memory, and they throw as train_step does; then the step is
 /// recorded. Between launches a program may run, change and save the model, while no step of it is
 /// under way. Call `loss()` before a save or another step, since it subtracts steps that changed
-/// nothing from the counts. A TrainingGraph keeps the memory of its recording until its end. Model,
+/// nothing from the counts. A RecordedStep keeps the memory of its recording until its end. Model,
 /// optimizer, x and target must outlive it. It is for one rank, or for ranks over NCCL, which all
 /// launch; destroy it before their `close()`, which waits for it. If NCCL's watchdog ends a launch,
 /// the parameters are undefined.
@@ -100,7 +100,7 @@ void launch_collectives([[maybe_unused]] C& ranks, Launch&& launch) {
 /// segments cannot be recorded: use a Step for them. Your own loss can be recorded if it returns a
 /// sum of its frame divided by a number.
 template <class M, class Rule, class Chosen, class Target>
-class TrainingGraph {
+class RecordedStep {
   static_assert(detail::must_be_loss<Chosen, detail::tensors_of<typename M::output_layout>>() &&
                 detail::must_record<M>());
 
@@ -108,8 +108,8 @@ class TrainingGraph {
   /// x and target are in the device's memory. Runs nothing on the device yet.
   /// throws   argument_error for another model's optimizer, a loss scaler, `sums_meanwhile`, a
   ///          stage of a pipeline, and a norm to clip to that is not above 0; memory_error
-  TrainingGraph(M& model, Optimizer<Rule, M>& optimizer, const Chosen& loss,
-                typename M::input_view x, const Target& target, const StepOptions& options = {})
+  RecordedStep(M& model, Optimizer<Rule, M>& optimizer, const Chosen& loss,
+               typename M::input_view x, const Target& target, const StepOptions& options = {})
       : model_(model),
         optimizer_(optimizer),
         loss_(loss),
@@ -117,27 +117,27 @@ class TrainingGraph {
         target_(target),
         options_(options),
         memory_(model.run().pool.take(sizeof(Steps))) {
-    detail::require_own(model, optimizer, "TrainingGraph");
+    detail::require_own(model, optimizer, "RecordedStep");
     if (options.scaler != nullptr) {
       throw argument_error(
-          "TrainingGraph: a loss scaler decides on the host what becomes of a step: call "
+          "RecordedStep: a loss scaler decides on the host what becomes of a step: call "
           "train_step with it, or train in a dtype that needs none, like bf16");
     }
     if (model.run().sums != nullptr && !cuts_gradients(model.keep())) {
       throw argument_error(
-          "TrainingGraph: a recording has its own order of calls: make the model without "
+          "RecordedStep: a recording has its own order of calls: make the model without "
           "sums_meanwhile, or call train_step with it");
     }
     if (model.stage().count > 1) {
       throw argument_error(
-          "TrainingGraph: this model is a stage of a pipeline, whose steps send to other stages: "
+          "RecordedStep: this model is a stage of a pipeline, whose steps send to other stages: "
           "call train_pipeline_step with it");
     }
-    if (options.clip_norm) detail::check_clip_norm(*options.clip_norm, "TrainingGraph");
+    if (options.clip_norm) detail::check_clip_norm(*options.clip_norm, "RecordedStep");
     start_again();
   }
-  TrainingGraph(const TrainingGraph&) = delete;
-  TrainingGraph& operator=(const TrainingGraph&) = delete;
+  RecordedStep(const RecordedStep&) = delete;
+  RecordedStep& operator=(const RecordedStep&) = delete;
 
   /// One step on the current contents of x and target. A collective.
   /// sends    as train_step
@@ -147,7 +147,7 @@ class TrainingGraph {
   ///          different learning rates: then nothing is changed
   void launch() {
     auto& run = model_.run();
-    detail::require_between_steps(model_, "TrainingGraph");
+    detail::require_between_steps(model_, "RecordedStep");
     if (plain_steps_ < steps_before_recording) {
       known_ = plain_step();
       if (++plain_steps_ == steps_before_recording) record();  // the pool has a step's memory now
@@ -183,7 +183,7 @@ class TrainingGraph {
   std::optional<double> norm() { return last().norm; }
 
  private:
-  using Steps = detail::RecordedSteps;
+  using Steps = detail::RecordedResults;
   using T = typename M::dtype;
   using Recording = typename detail::recording_of<typename M::backend_type>::type;
   static constexpr int steps_before_recording = 2;
@@ -203,7 +203,7 @@ class TrainingGraph {
   const Known& last() {
     if (known_) return *known_;
     if (launched_ == 0)
-      throw argument_error("TrainingGraph: there is no loss yet: launch a step first");
+      throw argument_error("RecordedStep: there is no loss yet: launch a step first");
     Steps steps;
     detail::to_host(model_.backend(), there(), 1, &steps);
     if constexpr (requires { model_.ranks().check(); }) model_.ranks().check();

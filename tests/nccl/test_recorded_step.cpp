@@ -16,8 +16,8 @@
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
+#include "shardwise/train/recorded_step.hpp"
 #include "shardwise/train/sgd.hpp"
-#include "shardwise/train/training_graph.hpp"
 #include "unit/far_train/launches_on_mesh.hpp"
 #include "unit/far_train/machine.hpp"
 #include "unit/far_train/ten_steps.hpp"
@@ -91,22 +91,22 @@ TEST_CASE(
     run_nccl_ranks(size, 1s, [&](NcclCommunicator& nccl, ThreadCommunicator& threads) {
       HostGpu gpu(nccl.stream());
       Training<ByFeature, float, Ahead, AdamW, HostGpu, NcclCommunicator> t(gpu, nccl, AdamW{});
-      TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
-      for (int step = 1; step <= 4; ++step) graph.launch();
-      graph.loss();
+      RecordedStep recorded(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+      for (int step = 1; step <= 4; ++step) recorded.launch();
+      recorded.loss();
       if (nccl.rank() != 1) {
-        graph.launch();
-        const std::string late = error_of([&] { graph.loss(); });
+        recorded.launch();
+        const std::string late = error_of([&] { recorded.loss(); });
         CAPTURE(late);
         CHECK(late.starts_with("peer_error: rank " + std::to_string(nccl.rank()) +
                                ": recorded() at step "));
         CHECK(late.find(" was not done within 1 s: another rank has left") != std::string::npos);
         const std::uint64_t steps = t.optimizer.steps();
-        const std::string refused = error_of([&] { graph.launch(); });
+        const std::string refused = error_of([&] { recorded.launch(); });
         CAPTURE(refused);
         CHECK(refused.find("recorded() at step 6 comes too late: recorded() at step 5, call ") !=
               std::string::npos);
-        CHECK(error_of([&] { graph.loss(); }) == late);
+        CHECK(error_of([&] { recorded.loss(); }) == late);
         CHECK(t.optimizer.steps() == steps);
       }
       threads.barrier();

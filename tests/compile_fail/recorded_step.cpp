@@ -1,7 +1,7 @@
 // Steps that cannot be recorded: by a backend that records nothing, among ranks that meet on the
 // host, with a gradient of the input, or with a loss that the host reads.
 
-#include "shardwise/train/training_graph.hpp"
+#include "shardwise/train/recorded_step.hpp"
 
 #include <type_traits>
 
@@ -55,19 +55,19 @@ struct ReadLoss {
   }
 };
 
-#if CASE == 1  // expect: a TrainingGraph is for backends that record their work, like Cuda
+#if CASE == 1  // expect: a RecordedStep is for backends that record their work, like Cuda
 using Machine = Reference;
 #else
 using Machine = Recorder;
 #endif
 
-#if CASE == 2  // expect: a TrainingGraph is for one rank, or for ranks over NCCL
+#if CASE == 2  // expect: a RecordedStep is for one rank, or for ranks over NCCL
 using Ranks = DeviceThreadCommunicator<Recorder>;
 #else
 using Ranks = SingleRank;
 #endif
 
-#if CASE == 3  // expect: a TrainingGraph shows nobody the gradient of the input
+#if CASE == 3  // expect: a RecordedStep shows nobody the gradient of the input
 using Use = TrainWithInputGradient;
 #else
 using Use = Train;
@@ -84,7 +84,7 @@ using Net = Model<Linear<split::none, 8, 4>, Context<float, Machine, Ranks>,
 
 double last_loss(Net& model, Net::input_view x, View<const std::int32_t, Invariant> labels) {
   Optimizer optimizer(model, Sgd{});
-  TrainingGraph step(model, optimizer, Chosen{}, x, labels);
+  RecordedStep step(model, optimizer, Chosen{}, x, labels);
   step.launch();
   return step.loss();
 }

@@ -11,7 +11,7 @@
 namespace shardwise::detail {
 
 /// The results of recorded steps.
-struct RecordedSteps {
+struct RecordedResults {
   double loss = 0;           ///< of the last step
   double norm = 0;           ///< the norm of its gradients, if they are clipped
   double factor = 1;         ///< the factor that clips them
@@ -23,7 +23,7 @@ struct RecordedSteps {
 /// Stores the loss of a step.
 struct NoteLoss {
   const double* loss;
-  RecordedSteps* steps;
+  RecordedResults* steps;
 
   constexpr void operator()(std::size_t) const {
     if (steps->has_stopped) return;
@@ -38,7 +38,7 @@ struct NoteNorm {
   const double* reduced;  ///< as written by `put_norm`
   Norm kind;
   double max_norm;
-  RecordedSteps* steps;
+  RecordedResults* steps;
 
   constexpr void operator()(std::size_t) const {
     if (steps->has_stopped) return;
@@ -55,7 +55,7 @@ struct CutDown {
   using A = accumulate_t<T>;
 
   T* gradients;
-  const RecordedSteps* steps;
+  const RecordedResults* steps;
 
   constexpr void operator()(std::size_t i) const {
     gradients[i] = static_cast<T>(static_cast<A>(gradients[i]) * static_cast<A>(steps->factor));
@@ -65,7 +65,7 @@ struct CutDown {
 /// A loop that does nothing once steps have stopped.
 template <class Loop>
 struct UnlessStopped {
-  const RecordedSteps* steps;
+  const RecordedResults* steps;
   Loop loop;
 
   constexpr void operator()(std::size_t i) const {

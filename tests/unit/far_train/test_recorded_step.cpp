@@ -14,8 +14,8 @@
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
+#include "shardwise/train/recorded_step.hpp"
 #include "shardwise/train/sgd.hpp"
-#include "shardwise/train/training_graph.hpp"
 #include "support/no_sums.hpp"
 #include "unit/far_train/machine.hpp"
 #include "unit/far_train/ten_steps.hpp"
@@ -91,24 +91,24 @@ TEST_CASE("a launch computes with its own numbers, not with those of the recordi
   Far far;
   SingleRank alone;
   Far1 t(far, alone, AdamW{.learning_rate = 0.01});
-  TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
-  for (int i = 0; i < 3; ++i) graph.launch();
+  RecordedStep recorded(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+  for (int i = 0; i < 3; ++i) recorded.launch();
 
   Bits before;
   t.note_values(before);
   t.optimizer.set_learning_rate(0);
-  graph.launch();
+  recorded.launch();
   Bits after;
   t.note_values(after);
   CHECK(after == before);
 
   // Nothing but dropout's masks tells these launches apart.
-  const double first = graph.loss();
-  graph.launch();
-  CHECK(graph.loss() != first);
+  const double first = recorded.loss();
+  recorded.launch();
+  CHECK(recorded.loss() != first);
   t.model.set_step(t.model.step() - 2);
-  graph.launch();
-  CHECK(graph.loss() == first);
+  recorded.launch();
+  CHECK(recorded.loss() == first);
 }
 
 TEST_CASE("a rank that changed its learning rate between launches is told, and can go on") {
@@ -116,20 +116,20 @@ TEST_CASE("a rank that changed its learning rate between launches is told, and c
     Far far;
     FarCommunicator ranks(threads, far);
     Training<Dropping, float, Ahead, AdamW, Far, FarCommunicator> t(far, ranks, AdamW{});
-    TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
-    for (int i = 0; i < 3; ++i) graph.launch();
+    RecordedStep recorded(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+    for (int i = 0; i < 3; ++i) recorded.launch();
     if (ranks.rank() == 1) t.optimizer.set_learning_rate(0.5);
     Bits before;
     t.note_values(before);
-    CHECK(contains(message_of([&] { graph.launch(); }),
+    CHECK(contains(message_of([&] { recorded.launch(); }),
                    "learning_rate is 0.001 on ranks 0, 2, and 0.5 on rank 1; found at step 4"));
     Bits after;
     t.note_values(after);
     CHECK(after == before);
     CHECK(t.optimizer.steps() == 3);
     t.optimizer.set_learning_rate(0.5);
-    graph.launch();
-    CHECK(std::isfinite(graph.loss()));
+    recorded.launch();
+    CHECK(std::isfinite(recorded.loss()));
     CHECK(t.optimizer.steps() == 4);
   });
 }
@@ -138,11 +138,11 @@ TEST_CASE("launches leave memory alone that was taken after the recording") {
   Far far;
   SingleRank alone;
   Far1 t(far, alone, AdamW{});
-  TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+  RecordedStep recorded(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
   const Tensor<float, Invariant> zeros(output_shape);
   std::vector<Value<float, Invariant>> held;  // some of what a step would use otherwise
   for (int i = 0; i < 4; ++i) {
-    graph.launch();
+    recorded.launch();
     held.push_back(t.model.to_device(zeros.view()));
   }
   for (const Shape& shape : {inputs_shape, output_shape, label_shape}) {
@@ -151,7 +151,7 @@ TEST_CASE("launches leave memory alone that was taken after the recording") {
     const View<const float, Invariant> view(ones.view());
     std::vector<Value<float, Invariant>> taken;
     for (int i = 0; i < 16; ++i) taken.push_back(t.model.to_device(view));
-    graph.launch();
+    recorded.launch();
     for (const auto& one : taken) {
       const Tensor<float, Invariant> here = t.model.to_host(one.view());
       CHECK(std::equal(here.data(), here.data() + here.size(), ones.data()));
@@ -165,10 +165,10 @@ TEST_CASE("parameters that are set between launches reach layers that read round
   using T = Training<ByFeature, Precision<bf16, float>, Ahead, Sgd, Far, SingleRank>;
   const auto loss_after_set = [&](bool is_launched) {
     T t(far, alone, Sgd{});
-    TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+    RecordedStep recorded(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
     const auto step = [&] {
       if (is_launched)
-        graph.launch();
+        recorded.launch();
       else
         t.step(t.labels, CrossEntropy{});
     };
@@ -178,7 +178,7 @@ TEST_CASE("parameters that are set between launches reach layers that read round
     t.model.set("2.weight", weight.view());
     if (!is_launched) return t.step(t.labels, CrossEntropy{});
     step();
-    return graph.loss();
+    return recorded.loss();
   };
   CHECK(loss_after_set(true) == loss_after_set(false));
 }
@@ -189,8 +189,8 @@ TEST_CASE("a loss that is no number stops all launches until it is read") {
     Far far;
     SingleRank alone;
     Training<ByFeature, float, Ahead, AdamW, Far, SingleRank> t(far, alone, AdamW{});
-    TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
-    for (int i = 0; i < 4; ++i) graph.launch();
+    RecordedStep recorded(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+    for (int i = 0; i < 4; ++i) recorded.launch();
     Bits before;
     note_all(before, t);
 
@@ -201,19 +201,19 @@ TEST_CASE("a loss that is no number stops all launches until it is read") {
       const float none = std::numeric_limits<float>::infinity();
       far.to_device(&none, 1, t.x.writable().data() + 20);
     }
-    graph.launch();
+    recorded.launch();
     go_to_batch(t, 1);
-    graph.launch();
-    graph.launch();
-    const std::string message = message_of([&] { graph.loss(); });
+    recorded.launch();
+    recorded.launch();
+    const std::string message = message_of([&] { recorded.loss(); });
     CHECK(message.find("in the first of the last 3 launches") != std::string::npos);
     Bits after;
     note_all(after, t);
     CHECK(after == before);
-    CHECK(message_of([&] { graph.loss(); }).find("no loss yet") != std::string::npos);
+    CHECK(message_of([&] { recorded.loss(); }).find("no loss yet") != std::string::npos);
 
-    graph.launch();
-    CHECK(std::isfinite(graph.loss()));
+    recorded.launch();
+    CHECK(std::isfinite(recorded.loss()));
     CHECK(t.optimizer.steps() == 5);
   }
 }
@@ -227,15 +227,15 @@ TEST_CASE("launches of weighted labels are told what the labels add up to") {
       placed<double, Invariant>(far, called.pool, Shape{{Axis::feature, classes}}, {},
                                 [](std::size_t k) { return static_cast<double>(k) / 4; });
   MaskedCrossEntropy loss{.label_smoothing = 0.1, .counted = 7, .class_weights = weights.view()};
-  TrainingGraph graph(launched.model, launched.optimizer, loss, launched.x.view(),
-                      launched.labels.view());
+  RecordedStep recorded(launched.model, launched.optimizer, loss, launched.x.view(),
+                        launched.labels.view());
   for (int i = 0; i < 4; ++i) {
-    graph.launch();
-    CHECK(graph.loss() == called.step(called.labels, loss));
+    recorded.launch();
+    CHECK(recorded.loss() == called.step(called.labels, loss));
   }
   loss.counted = 0;
-  TrainingGraph uncounted(launched.model, launched.optimizer, loss, launched.x.view(),
-                          launched.labels.view());
+  RecordedStep uncounted(launched.model, launched.optimizer, loss, launched.x.view(),
+                         launched.labels.view());
   uncounted.launch();
   CHECK(message_of([&] {
           uncounted.launch();
@@ -248,18 +248,18 @@ TEST_CASE("the norm of a launch is that of its gradients before they were clippe
   Far1 called(far, alone, AdamW{});
   Far1 launched(far, alone, AdamW{});
   const StepOptions options{.clip_norm = 0.01};
-  TrainingGraph graph(launched.model, launched.optimizer, CrossEntropy{}, launched.x.view(),
-                      launched.labels.view(), options);
+  RecordedStep recorded(launched.model, launched.optimizer, CrossEntropy{}, launched.x.view(),
+                        launched.labels.view(), options);
   for (int i = 0; i < 5; ++i) {
     Step step(called.optimizer, samples, options);
     step.add(called.x.view(), called.labels.view(), CrossEntropy{});
     const StepEnd end = step.finish();
-    graph.launch();
-    CHECK(graph.norm() == end.norm);
-    CHECK(*graph.norm() > 0.01);
+    recorded.launch();
+    CHECK(recorded.norm() == end.norm);
+    CHECK(*recorded.norm() > 0.01);
   }
-  TrainingGraph unclipped(called.model, called.optimizer, CrossEntropy{}, called.x.view(),
-                          called.labels.view());
+  RecordedStep unclipped(called.model, called.optimizer, CrossEntropy{}, called.x.view(),
+                         called.labels.view());
   unclipped.launch();
   CHECK(!unclipped.norm());
 }
@@ -269,9 +269,9 @@ TEST_CASE("a norm that is no number stops all launches until the loss is read") 
   SingleRank alone;
   using T = Training<ByFeature, fp16, Ahead, Sgd, Far, SingleRank>;
   T t(far, alone, Sgd{.learning_rate = 1e-6});
-  TrainingGraph graph(t.model, t.optimizer, MeanSquaredError{}, t.x.view(), t.target.view(),
-                      {.clip_norm = 1});
-  for (int i = 0; i < 4; ++i) graph.launch();
+  RecordedStep recorded(t.model, t.optimizer, MeanSquaredError{}, t.x.view(), t.target.view(),
+                        {.clip_norm = 1});
+  for (int i = 0; i < 4; ++i) recorded.launch();
   Bits before;
   note_all(before, t);
 
@@ -281,9 +281,9 @@ TEST_CASE("a norm that is no number stops all launches until the loss is read") 
   };
   put(t.x, 200);  // finite, as its products are with gradients of this target, but not their sums
   put(t.target, 6e4F);
-  graph.launch();
-  graph.launch();
-  const std::string message = message_of([&] { graph.loss(); });
+  recorded.launch();
+  recorded.launch();
+  const std::string message = message_of([&] { recorded.loss(); });
   CAPTURE(message);
   CHECK(message.find("the norm of all gradients was inf in the first of the last 2 launches") !=
         std::string::npos);
@@ -298,39 +298,39 @@ TEST_CASE("what a launch refuses, it refuses before it does anything") {
   Far1 t(far, alone, AdamW{});
   Far1 other(far, alone, AdamW{});
   CHECK(message_of([&] {
-          TrainingGraph(t.model, other.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+          RecordedStep(t.model, other.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
         }).find("of another model") != std::string::npos);
   LossScaler scaler(DynamicLossScale{});
   CHECK(message_of([&] {
-          TrainingGraph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view(),
-                        {.scaler = &scaler});
+          RecordedStep(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view(),
+                       {.scaler = &scaler});
         }).find("a loss scaler decides on the host") != std::string::npos);
   NoSums sums;
   t.model.run().sums = &sums;
   CHECK(message_of([&] {
-          TrainingGraph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+          RecordedStep(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
         }).find("a recording has its own order of calls") != std::string::npos);
   t.model.run().sums = nullptr;
   CHECK(message_of([&] {
-          TrainingGraph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view(),
-                        {.clip_norm = 0});
+          RecordedStep(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view(),
+                       {.clip_norm = 0});
         }).find("the norm to cut down to is 0") != std::string::npos);
   t.model.run().stage.count = 2;
   CHECK(message_of([&] {
-          TrainingGraph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+          RecordedStep(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
         }).find("this model is a stage of a pipeline") != std::string::npos);
   t.model.run().stage.count = 1;
 
-  TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
-  CHECK(message_of([&] { graph.loss(); }).find("no loss yet") != std::string::npos);
+  RecordedStep recorded(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+  CHECK(message_of([&] { recorded.loss(); }).find("no loss yet") != std::string::npos);
   for (int i = 0; i < 4; ++i) {
     {
       Step step(t.optimizer, samples);
-      CHECK(message_of([&] { graph.launch(); }).find("is under way") != std::string::npos);
+      CHECK(message_of([&] { recorded.launch(); }).find("is under way") != std::string::npos);
       step.add(t.x.view(), t.labels.view(), CrossEntropy{});
-      CHECK(message_of([&] { graph.launch(); }).find("is under way") != std::string::npos);
+      CHECK(message_of([&] { recorded.launch(); }).find("is under way") != std::string::npos);
     }
-    graph.launch();
+    recorded.launch();
   }
   CHECK(t.optimizer.steps() == 4);
 }
