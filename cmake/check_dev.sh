@@ -50,16 +50,16 @@ asks '' bench
 grep -q 'results.md cannot be written' "$work/log" || fail 'a folder that cannot be written was not told'
 
 # The table of `demo`, of a program that prints and logs what example 07 does: its test
-# 07_train_cnn.plans.sh demands lines of the same form.
+# 07_train_cnn.ways.sh demands lines of the same form.
 mkdir -p "$work/build/release/examples"
 cp -r --parents docs/plots "$work/"
 cat >"$work/build/release/examples/07_train_cnn" <<'TRAINS'
 #!/bin/bash
 while [[ $# -gt 0 ]]; do
-  case $1 in --plan) plan=$2 ;; -s) ranks=$2 ;; --log) log=$2 ;; --counts) echo counted ;; esac
+  case $1 in --way) way=$2 ;; -s) ranks=$2 ;; --log) log=$2 ;; --counts) echo counted ;; esac
   shift
 done
-printf 'plan,ranks,images,what,value\n%s,%s,32,loss,2\n%s,%s,32,accuracy,0.5\n' $plan $ranks $plan $ranks >"$log"
+printf 'way,ranks,images,what,value\n%s,%s,32,loss,2\n%s,%s,32,accuracy,0.5\n' $way $ranks $way $ranks >"$log"
 echo "one step on $ranks rank(s) sends $((ranks * 1000 - 1000)) bytes in all:"
 for epoch in 1 2; do
   echo "epoch $epoch   loss 0.${epoch}00000   test accuracy 7$epoch.00 %   $((ranks * 100 * epoch)) images/s"

@@ -1,6 +1,6 @@
 // A convolutional network learns to classify images, split over ranks in one of three ways.
 //
-//              --plan gathered        --plan alternating      --plan spatial
+//              --way gathered        --way alternating      --way spatial
 //              rank 0    rank 1       rank 0    rank 1        rank 0    rank 1
 //     conv 1   16 of 32 channels      16 of 32 channels       rows 0-12  13-25
 //              └ all-gather ┘                                 ↕ halos of a row or two
@@ -72,7 +72,7 @@ void train(example::Ranks& ranks, Group& group, Backend& backend, const Options&
                   {.batch_size = options.batch, .seed = seed, .last = sw::LastBatch::drop});
   Batches test_batches(ranks, options.data, example::Part::test,
                        {.batch_size = 500, .order = sw::SampleOrder::stored});
-  example::Log log(options.log, options.plan, "images,what,value", ranks);
+  example::Log log(options.log, options.way, "images,what,value", ranks);
 
   using Counted = sw::CountingCommunicator<Group>;
   Counted counted(group);  // counts what the model sends
@@ -132,7 +132,7 @@ using Trainer = void (*)(example::Ranks&, const Options&);
 
 /// The three ways to split the network, for images of one form.
 template <std::size_t Channels, std::size_t Side>
-const std::map<std::string, Trainer> plans{
+const std::map<std::string, Trainer> ways{
     {"gathered", train_on_device<example::GatheredCnn<Channels, Side>>},
     {"alternating", train_on_device<example::AlternatingCnn<Channels, Side>>},
     {"spatial", train_on_device<example::SpatialCnn<Channels, Side>>}};
@@ -140,7 +140,7 @@ const std::map<std::string, Trainer> plans{
 }  // namespace
 
 int main(int argc, char** argv) try {
-  Options options{{.plan = "alternating"}};
+  Options options{{.way = "alternating"}};
   CLI::App app("Trains a convolutional network, split over ranks in one of three ways.");
   example::add_training_options(app, options, {"gathered", "alternating", "spatial"},
                                 {"fashion-mnist", "cifar10", "synthetic"});
@@ -150,10 +150,10 @@ int main(int argc, char** argv) try {
   CLI11_PARSE(app, argc, argv);
 
   const auto& of_form = options.data.name == "cifar10"
-                            ? plans<example::colour.channels, example::colour.side>
-                            : plans<example::grey.channels, example::grey.side>;
+                            ? ways<example::colour.channels, example::colour.side>
+                            : ways<example::grey.channels, example::grey.side>;
   example::launch(options.ranks,
-                  [&](example::Ranks& ranks) { of_form.at(options.plan)(ranks, options); });
+                  [&](example::Ranks& ranks) { of_form.at(options.way)(ranks, options); });
   return 0;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "07_train_cnn: %s\n", e.what());

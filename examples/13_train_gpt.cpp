@@ -1,7 +1,7 @@
-// A GPT learns to write, character by character. It is written once; `--plan` chooses how ranks
+// A GPT learns to write, character by character. It is written once; `--way` chooses how ranks
 // share the work.
 //
-//                --plan tensor            --plan sequence           --plan context
+//                --way tensor            --way sequence           --way context
 //     stream     whole on each rank       each rank its tokens      each rank its tokens
 //                                         └ all-gather ┐
 //     q, k, v    each rank its heads      each rank its heads       each rank its tokens
@@ -11,7 +11,7 @@
 //                └ all-reduce ┐           └ reduce-scatter ┐
 //     stream     whole on each rank       each rank its tokens      each rank its tokens
 //
-// The perceptron of a block is split likewise. The losses agree in all plans, at any number of
+// The perceptron of a block is split likewise. The losses agree in all ways, at any number of
 // ranks.
 //
 // test: --text /usr/share/common-licenses/Apache-2.0 -s 2 --steps 4 --write 8
@@ -70,7 +70,7 @@ struct Gpt
 // end: network
 
 struct Options {
-  std::string plan = "tensor";
+  std::string way = "tensor";
   int ranks = 1;
   std::string text = "/usr/share/doc/jargon-text/jargon.txt.gz";
   std::size_t batch = 16;
@@ -115,9 +115,9 @@ void train(example::Ranks& ranks, const Options& options, example::Checkpoints& 
   if (speaks) example::print_plan(plan_step(model, batches.ids().global(), loss));
 
   const bool goes_on = checkpoints.resume(model, optimizer).has_value();
-  example::Log log(options.log, options.plan, "step,loss", ranks, goes_on);
+  example::Log log(options.log, options.way, "step,loss", ranks, goes_on);
   {
-    example::ProgressBar bar(options.plan, static_cast<std::size_t>(options.steps), speaks);
+    example::ProgressBar bar(options.way, static_cast<std::size_t>(options.steps), speaks);
     for (int step = static_cast<int>(model.step()) - 1; step < options.steps; ++step) {
       batches.choose(sw::RandomStream(sw::Seed{3}, 0, static_cast<std::uint64_t>(step)));
       const double value =
@@ -136,9 +136,9 @@ void train(example::Ranks& ranks, const Options& options, example::Checkpoints& 
 }
 
 using Trainer = void (*)(example::Ranks&, const Options&, example::Checkpoints&);
-const std::map<std::string, Trainer> plans{{"tensor", train<sw::TensorParallel>},
-                                           {"sequence", train<sw::SequenceParallel>},
-                                           {"context", train<sw::ContextParallel>}};
+const std::map<std::string, Trainer> ways{{"tensor", train<sw::TensorParallel>},
+                                          {"sequence", train<sw::SequenceParallel>},
+                                          {"context", train<sw::ContextParallel>}};
 
 }  // namespace
 
@@ -146,7 +146,7 @@ int main(int argc, char** argv) try {
   Options options;
   CLI::App app("Trains a GPT on a text, split over ranks in one of three ways.");
   app.option_defaults()->always_capture_default();
-  app.add_option("--plan", options.plan, "how the network is split")
+  app.add_option("--way", options.way, "how the network is split")
       ->check(CLI::IsMember({"tensor", "sequence", "context"}));
   app.add_option("-s,--split", options.ranks, "over how many ranks");
   app.add_option("--text", options.text,
@@ -161,7 +161,7 @@ int main(int argc, char** argv) try {
 
   example::Checkpoints checkpoints(options.checkpoints);
   example::launch(options.ranks, [&](example::Ranks& ranks) {
-    plans.at(options.plan)(ranks, options, checkpoints);
+    ways.at(options.way)(ranks, options, checkpoints);
   });
   return checkpoints.exit_code();
 } catch (const std::exception& e) {

@@ -1,7 +1,7 @@
 // A residual network with projections in its shortcuts learns to classify images. It is written
-// once; `--plan` chooses whether channels or rows of images are split over ranks.
+// once; `--way` chooses whether channels or rows of images are split over ranks.
 //
-//              --plan channels                          --plan rows
+//              --way channels                          --way rows
 //     x        its own channels                         its own rows
 //              ├ all-gather ┬─ conv 1x1, stride 2 ──┐   ├────────────┬─ conv 1x1, stride 2 ──┐
 //              │            └─ conv, conv ─ reduce- │   │            └─ conv, conv, each     │
@@ -9,7 +9,7 @@
 //     sum      its own channels ──────────────────+─┘   its own rows ────────────────────────+
 //
 // x is redistributed to one layout for both branches, and their gradients are added before they are
-// redistributed back. The losses agree in both plans, at any number of ranks.
+// redistributed back. The losses agree in both ways, at any number of ranks.
 //
 // test: --data synthetic -s 2 -e 1 --samples 320
 #include <CLI/CLI.hpp>
@@ -86,19 +86,19 @@ void train_on_device(example::Ranks& ranks, const example::TrainingOptions& opti
 }
 
 using Trainer = void (*)(example::Ranks&, const example::TrainingOptions&);
-const std::map<std::string, Trainer> plans{{"channels", train_on_device<ByChannels>},
-                                           {"rows", train_on_device<ByRows>}};
+const std::map<std::string, Trainer> ways{{"channels", train_on_device<ByChannels>},
+                                          {"rows", train_on_device<ByRows>}};
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  example::TrainingOptions options{.plan = "channels"};
+  example::TrainingOptions options{.way = "channels"};
   CLI::App app("Trains a residual network, split over ranks in one of two ways.");
   example::add_training_options(app, options, {"channels", "rows"}, {"fashion-mnist", "synthetic"});
   CLI11_PARSE(app, argc, argv);
 
   example::launch(options.ranks,
-                  [&](example::Ranks& ranks) { plans.at(options.plan)(ranks, options); });
+                  [&](example::Ranks& ranks) { ways.at(options.way)(ranks, options); });
   return 0;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "14_train_resnet: %s\n", e.what());

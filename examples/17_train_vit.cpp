@@ -1,7 +1,7 @@
-// A vision transformer learns to classify images. It is written once; `--plan` chooses how ranks
+// A vision transformer learns to classify images. It is written once; `--way` chooses how ranks
 // share the work.
 //
-//                --plan tensor            --plan sequence           --plan context
+//                --way tensor            --way sequence           --way context
 //     patches    each rank its features   each rank its features    whole on each rank
 //                └ all-gather ┐           └ all-to-all ┐
 //     stream     whole on each rank       each rank its tokens      each rank its tokens
@@ -16,7 +16,7 @@
 //     logits     each rank its classes    each rank its classes     whole on each rank
 //
 // A token is a patch of 4 x 4 pixels; one more, which is learned, stands in front and gives the
-// logits. The losses agree in all plans, at any number of ranks.
+// logits. The losses agree in all ways, at any number of ranks.
 //
 // test: --data synthetic -s 2 -e 1 --samples 64
 #include <CLI/CLI.hpp>
@@ -82,21 +82,21 @@ void train_on_device(example::Ranks& ranks, const example::TrainingOptions& opti
 }
 
 using Trainer = void (*)(example::Ranks&, const example::TrainingOptions&);
-const std::map<std::string, Trainer> plans{{"tensor", train_on_device<sw::TensorParallel>},
-                                           {"sequence", train_on_device<sw::SequenceParallel>},
-                                           {"context", train_on_device<sw::ContextParallel>}};
+const std::map<std::string, Trainer> ways{{"tensor", train_on_device<sw::TensorParallel>},
+                                          {"sequence", train_on_device<sw::SequenceParallel>},
+                                          {"context", train_on_device<sw::ContextParallel>}};
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  example::TrainingOptions options{.plan = "tensor"};
+  example::TrainingOptions options{.way = "tensor"};
   CLI::App app("Trains a vision transformer, split over ranks in one of three ways.");
   example::add_training_options(app, options, {"tensor", "sequence", "context"},
                                 {"fashion-mnist", "synthetic"});
   CLI11_PARSE(app, argc, argv);
 
   example::launch(options.ranks,
-                  [&](example::Ranks& ranks) { plans.at(options.plan)(ranks, options); });
+                  [&](example::Ranks& ranks) { ways.at(options.way)(ranks, options); });
   return 0;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "17_train_vit: %s\n", e.what());

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws losses and accuracies of example 07 into one picture. Needs matplotlib.
 
-  07_train_cnn --plan spatial -s 2 --log spatial-2.csv      and so on for each plan and rank count
+  07_train_cnn --way spatial -s 2 --log spatial-2.csv      and so on for each way and rank count
   train_cnn.py docs/images/train_cnn.png *.csv
 """
 
@@ -23,7 +23,7 @@ def read(path):
     points = {"loss": [], "accuracy": []}
     with open(path, newline="") as file:
         for row in csv.DictReader(file):
-            run = row["plan"], int(row["ranks"])
+            run = row["way"], int(row["ranks"])
             points[row["what"]].append((int(row["images"]), float(row["value"])))
     return run, points["loss"], points["accuracy"]
 
@@ -39,11 +39,11 @@ def means(points):
 def main(picture, logs):
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     for run, losses, accuracies in sorted(map(read, logs)):
-        plan, ranks = run
+        way, ranks = run
         look = {
-            "color": COLOURS[plan],
+            "color": COLOURS[way],
             "linestyle": STYLES.get(ranks, "-"),
-            "label": f"{plan}, {ranks} rank{'s' if ranks > 1 else ''}",
+            "label": f"{way}, {ranks} rank{'s' if ranks > 1 else ''}",
             "linewidth": 1.2,
         }
         left.plot(*zip(*((seen / 1000, loss) for seen, loss in means(losses))), **look)

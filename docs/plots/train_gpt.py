@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the losses of example 13 into one picture. Needs matplotlib.
 
-  13_train_gpt --plan context -s 2 --log context-2.csv      and so on for each plan and rank count
+  13_train_gpt --way context -s 2 --log context-2.csv      and so on for each way and rank count
   train_gpt.py docs/images/train_gpt.png *.csv
 """
 
@@ -22,10 +22,10 @@ def main(picture, logs):
     for path in sorted(logs):
         with open(path, newline="") as file:
             rows = list(csv.DictReader(file))
-        plan, ranks = rows[0]["plan"], int(rows[0]["ranks"])
+        way, ranks = rows[0]["way"], int(rows[0]["ranks"])
         axes.plot([int(row["step"]) + 1 for row in rows], [float(row["loss"]) for row in rows],
-                  color=COLOURS[plan], linestyle=STYLES.get(ranks, "-."), linewidth=1.2,
-                  label=f"{plan}, {ranks} rank{'s' if ranks > 1 else ''}")
+                  color=COLOURS[way], linestyle=STYLES.get(ranks, "-."), linewidth=1.2,
+                  label=f"{way}, {ranks} rank{'s' if ranks > 1 else ''}")
     axes.set(xlabel="step", ylabel="cross-entropy, nats a character", title="Training loss")
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

@@ -12,7 +12,7 @@
 namespace example {
 
 struct TrainingOptions {
-  std::string plan{};
+  std::string way{};
   int ranks = 1;
   std::size_t batch = 32;
   int epochs = 3;
@@ -22,10 +22,10 @@ struct TrainingOptions {
 
 /// Adds the options to `app`; `options` has the defaults.
 inline void add_training_options(CLI::App& app, TrainingOptions& options,
-                                 const std::vector<std::string>& plans,
+                                 const std::vector<std::string>& ways,
                                  const std::vector<std::string>& data) {
   app.option_defaults()->always_capture_default();
-  app.add_option("--plan", options.plan, "how the network is split")->check(CLI::IsMember(plans));
+  app.add_option("--way", options.way, "how the network is split")->check(CLI::IsMember(ways));
   app.add_option("-s,--split", options.ranks, "over how many ranks");
   app.add_option("-b,--batch", options.batch, "images in one step")->check(CLI::Range(1, 1000000));
   app.add_option("-e,--epochs", options.epochs, "how often all images are seen")

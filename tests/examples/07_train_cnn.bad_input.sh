@@ -13,7 +13,7 @@ make_cifar() {  # make_cifar <folder>
 }
 
 refuses_as_all --split --data synthetic
-refuses '--plan: columns not in {gathered,alternating,spatial}' --plan columns
+refuses '--way: columns not in {gathered,alternating,spatial}' --way columns
 refuses '--data: mnist not in {fashion-mnist,cifar10,synthetic}' --data mnist
 refuses '--samples: Value -1 not in range' --data synthetic --samples=-1
 refuses 'a batch of 64 samples is never full with 10 samples' \
