@@ -10,7 +10,7 @@
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/model/run.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 /// Runs the exchanges of a std::tuple<Exchange<...>, ...>. The layer does not see the communicator.
 template <class Context, class Exchanges>
@@ -40,12 +40,11 @@ class Exchanger {
   template <std::size_t Index>
   Value<A<Index>, typename R<Index>::to> exchange(Value<A<Index>, typename R<Index>::from> in) {
     using C = typename Context::communicator;
-    if constexpr (exchange_type<Index>::reduction == Reduction::sum ||
-                  detail::moves_nothing<R<Index>, C>) {
+    if constexpr (exchange_type<Index>::reduction == Reduction::sum || moves_nothing<R<Index>, C>) {
       return over_slices<Index>(converted<typename R<Index>::to>(run_, std::move(in)));
     } else {
-      const detail::Observation here(run_.observer, [&] {
-        return detail::redistributing<R<Index>>(shapes_[Index], dtype_v<A<Index>>);
+      const Observation here(run_.observer, [&] {
+        return redistributing<R<Index>>(shapes_[Index], dtype_v<A<Index>>);
       });
       Value<A<Index>, typename R<Index>::to> out(run_.pool, shapes_[Index], run_.place());
       redistribute(run_.backend, run_.ranks, run_.pool, in.view(), out.writable(),
@@ -64,7 +63,7 @@ class Exchanger {
   template <std::size_t Index>
   Value<A<Index>, typename adjoint_t<R<Index>>::to> exchange_adjoint(
       Value<A<Index>, typename adjoint_t<R<Index>>::from> in) {
-    static_assert(detail::has_adjoint<exchange_type<Index>>,
+    static_assert(has_adjoint<exchange_type<Index>>,
                   "an exchange by maximum or minimum, and a CountOverSamples, have no adjoint.");
     return over_slices<Index>(converted<typename adjoint_t<R<Index>>::to>(run_, std::move(in)));
   }
@@ -74,13 +73,13 @@ class Exchanger {
   /// so.
   template <std::size_t Index, class V>
   V over_slices(V values) {
-    if constexpr (detail::adds_samples<exchange_type<Index>> &&
+    if constexpr (adds_samples<exchange_type<Index>> &&
                   MeshCommunicator<typename Context::communicator>)
-      detail::reduce_over_samples(
+      reduce_over_samples(
           run_, [] { return std::string("sums over samples"); }, values.writable().span());
-    if constexpr (detail::is_over_rows<exchange_type<Index>> &&
+    if constexpr (is_over_rows<exchange_type<Index>> &&
                   MeshCommunicator<typename Context::communicator>)
-      detail::reduce_over_rows(
+      reduce_over_rows(
           run_, [] { return std::string("numbers over rows"); }, values.writable().span(),
           exchange_type<Index>::reduction);
     return values;
@@ -90,4 +89,4 @@ class Exchanger {
   Shapes shapes_;
 };
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

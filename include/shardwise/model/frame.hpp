@@ -46,9 +46,9 @@ struct BoundParameters {
 /// `trains` and `input_gradient`. Layers that differ only in sizes share one type of frame, so the
 /// code that runs on it is compiled once.
 template <Layout In, class Setting, class Parameters, class Exchanges>
-class Frame : public Exchanger<typename Setting::context, Exchanges> {
+class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   using Ctx = typename Setting::context;
-  using Base = Exchanger<Ctx, Exchanges>;
+  using Base = detail::Exchanger<Ctx, Exchanges>;
   template <std::size_t Index>
   using Use = std::tuple_element_t<Index, Parameters>;
 
@@ -286,6 +286,8 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   std::uint64_t sample_elements_;
 };
 
+namespace detail {
+
 /// A frame of a layer that keeps state between calls (`layer.make_state(frame)`), or something of
 /// each batch until its backward (`saved`); Nothing for the one that it does not have.
 template <class F, class State, class Saved>
@@ -304,8 +306,6 @@ struct StatefulFrame : F {
   State& state_;
   Saved& saved_;
 };
-
-namespace detail {
 
 /// The arguments of one call of a layer. The observer sees the call while this lives.
 template <class Context, class Framed>

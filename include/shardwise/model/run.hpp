@@ -372,8 +372,6 @@ T all_reduced(Run<Context>& run, C& ranks, std::string (*name)(), T number,
                   [&] { return all_reduced(run.backend, run.pool, ranks, number, reduction); });
 }
 
-}  // namespace detail
-
 /// The same tensor in the layout To. Reuses its memory if nothing moves, or for a sum in place if
 /// no other value shares it.
 /// throws   numeric_error if the run finds non-finite values and a sum over ranks has one
@@ -387,5 +385,7 @@ Value<T, To> converted(Run<Context>& run, Value<T, From>&& value) {
   }
   return result;
 }
+
+}  // namespace detail
 
 }  // namespace shardwise

@@ -127,6 +127,8 @@ requires(MeshLayout<From> || MeshLayout<To>) struct Redistribute<From, To> {
   using along = Redistribute<detail::along_t<From, A>, detail::along_t<To, A>>;
 };
 
+namespace detail {
+
 /// Whether, on so many ranks, each rank holds the same elements in both layouts of R, so that R
 /// sends nothing: a window that reads no unit of a neighbour, such as that of query heads whose key
 /// heads are on the same rank. All ranks find the same.
@@ -147,7 +149,6 @@ constexpr bool stays_in_place(const Shape& shape, int ranks) {
   }
 }
 
-namespace detail {
 template <class R>
 struct adjoint;
 template <Layout From, Layout To>

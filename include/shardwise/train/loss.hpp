@@ -157,8 +157,8 @@ class DeviceLoss {
 
 /// A loss's part of the rank's run: its exchanges, and its share of the step.
 template <class Context, class Exchanges>
-class LossFrame : public Exchanger<Context, Exchanges> {
-  using Base = Exchanger<Context, Exchanges>;
+class LossFrame : public detail::Exchanger<Context, Exchanges> {
+  using Base = detail::Exchanger<Context, Exchanges>;
 
  public:
   /// Made for one call; `exchange_shapes` are those of the loss.

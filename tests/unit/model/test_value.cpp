@@ -26,7 +26,7 @@ bool gives_memory_back(ThreadCommunicator& ranks) {
   Value<float, From> in(run.pool, shape, run.place());
   std::fill_n(in.writable().data(), in.view().size(), 1.0F);
   const std::size_t bytes = in.view().size() * sizeof(float);
-  const Value<float, To> out = converted<To>(run, std::move(in));
+  const Value<float, To> out = detail::converted<To>(run, std::move(in));
   const std::size_t reserved = run.pool.reserved();
   const Buffer again = run.pool.take(bytes);
   return run.pool.reserved() == reserved;
