@@ -1,6 +1,6 @@
 // A convolutional network learns to classify images, split over ranks in one of three ways.
 //
-//              --way gathered        --way alternating      --way spatial
+//              --way gathered         --way alternating       --way spatial
 //              rank 0    rank 1       rank 0    rank 1        rank 0    rank 1
 //     conv 1   16 of 32 channels      16 of 32 channels       rows 0-12  13-25
 //              └ all-gather ┘                                 ↕ halos of a row or two

@@ -1,7 +1,7 @@
 // A GPT learns to write, character by character. It is written once; `--way` chooses how ranks
 // share the work.
 //
-//                --way tensor            --way sequence           --way context
+//                --way tensor             --way sequence            --way context
 //     stream     whole on each rank       each rank its tokens      each rank its tokens
 //                                         └ all-gather ┐
 //     q, k, v    each rank its heads      each rank its heads       each rank its tokens

@@ -1,7 +1,7 @@
 // A residual network with projections in its shortcuts learns to classify images. It is written
 // once; `--way` chooses whether channels or rows of images are split over ranks.
 //
-//              --way channels                          --way rows
+//              --way channels                           --way rows
 //     x        its own channels                         its own rows
 //              ├ all-gather ┬─ conv 1x1, stride 2 ──┐   ├────────────┬─ conv 1x1, stride 2 ──┐
 //              │            └─ conv, conv ─ reduce- │   │            └─ conv, conv, each     │

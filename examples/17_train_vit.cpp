@@ -1,7 +1,7 @@
 // A vision transformer learns to classify images. It is written once; `--way` chooses how ranks
 // share the work.
 //
-//                --way tensor            --way sequence           --way context
+//                --way tensor             --way sequence            --way context
 //     patches    each rank its features   each rank its features    whole on each rank
 //                └ all-gather ┐           └ all-to-all ┐
 //     stream     whole on each rank       each rank its tokens      each rank its tokens

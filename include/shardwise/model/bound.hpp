@@ -372,7 +372,7 @@ class Bound {
   std::uint64_t ordinal_;
   BoundParameters<parameter_count> parameters_;
   State state_;
-  std::size_t saved_;  // the number of what it keeps, in each flight
+  std::size_t saved_;  // the number of what it saves, in each flight
 };
 
 }  // namespace shardwise::detail

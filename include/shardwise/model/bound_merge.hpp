@@ -223,7 +223,7 @@ class BoundMerge {
   BoundParameters<0> bound_{};         // its first operand
   std::array<Shape, arity> operands_;  // as it was bound to them
   std::uint64_t ordinal_;
-  std::size_t saved_;  // the number of what it keeps of its first operand, in each flight
+  std::size_t saved_;  // the number of what it saves of its first operand, in each flight
 };
 
 }  // namespace shardwise::detail

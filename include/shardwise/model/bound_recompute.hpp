@@ -69,7 +69,7 @@ class Bound<L, S, E> {
   }
   detail::SavedValue& saved(Run<Ctx>& run) const { return run.flight->parts[saved_].saved; }
 
-  std::size_t saved_;  // the number of what it keeps, in each flight; behind it is the block's
+  std::size_t saved_;  // the number of what it saves, in each flight; behind it is the block's
   Block block_;
   std::size_t saved_end_;  // behind the block's
 };

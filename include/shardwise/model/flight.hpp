@@ -28,7 +28,7 @@ struct Flight {
 
 namespace detail {
 
-/// What a layer itself keeps of a batch, see `saved` of Layer; of a type that only the layer knows.
+/// What a layer itself saves of a batch, see `saved` of Layer; of a type that only the layer knows.
 class SavedByLayer {
  public:
   SavedByLayer() = default;
@@ -99,7 +99,7 @@ struct SavedByPart {
   }
 };
 
-/// What a model and all its parts keep of one batch: its outputs, and what parts keep, in model
+/// What a model and all its parts save of one batch: its outputs, and what parts save, in model
 /// order.
 class SavedByParts {
  public:
@@ -143,7 +143,7 @@ struct BatchPlace {
 struct FlightState {
   [[gnu::noinline]] ~FlightState() = default;
 
-  SavedByParts parts{};            ///< the outputs of its batch, and then what the layers keep
+  SavedByParts parts{};            ///< the outputs of its batch, and then what the layers save
   SequenceTable sequences{};       ///< of the batch
   BatchPlace place{};              ///< of the batch
   SliceOfBatch slice{};            ///< of the batch, for a model on a mesh

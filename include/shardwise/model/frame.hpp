@@ -37,7 +37,7 @@ struct BoundParameters {
   TiedUse tied{};                      ///< the number of this use, if several layers share them
   RowsBegin rows{};                    ///< of the rank
   std::size_t number = 0;              ///< on a mesh, of the layer in `Run::of_layers`; of a
-                                       ///< merge, of what it keeps of its first operand
+                                       ///< merge, of what it saves of its first operand
 };
 
 }  // namespace detail
@@ -292,7 +292,7 @@ namespace detail {
 /// each batch until its backward (`saved`); Nothing for the one that it does not have.
 template <class F, class State, class Saved>
 struct StatefulFrame : F {
-  /// `state` is that of the layer, `saved` what it keeps of this batch.
+  /// `state` is that of the layer, `saved` what it saves of this batch.
   StatefulFrame(const F& frame, State& state, Saved& saved)
       : F(frame), state_(state), saved_(saved) {}
 

@@ -16,7 +16,7 @@ namespace detail {
 /// Whether a layer owns parameters that other layers use, or borrows those of another layer.
 enum class Tie : std::uint8_t { owns, borrows };
 
-/// The layer L, which shares its parameters under the name Tag, see `Owns` and `Borrows`.
+/// The layer L, whose parameters are tied under the name Tag, see `Owns` and `Borrows`.
 template <Tie S, class Tag, class L>
 struct Tied : L {
   static_assert(

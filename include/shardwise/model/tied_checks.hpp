@@ -1,5 +1,5 @@
 #pragma once
-// Checks of layers that share parameters: each must find an owner that uses them in the same
+// Checks of layers with tied parameters: each must find an owner that uses them in the same
 // layouts.
 
 #include <concepts>
@@ -12,7 +12,7 @@
 
 namespace shardwise::detail {
 
-/// Whether any layer of L shares parameters.
+/// Whether any layer of L has tied parameters.
 template <class L>
 inline constexpr bool has_tied = is_tied<L>;
 template <class L, class Numbers>
@@ -25,7 +25,7 @@ inline constexpr bool has_tied<L> = any_has_tied<L, std::make_index_sequence<L::
 template <RepeatsBlock L>
 inline constexpr bool has_tied<L> = has_tied<typename L::repeated_block>;
 
-/// Layers that share parameters, in model order, each with the Parameters that it uses.
+/// Layers with tied parameters, in model order, each with the Parameters that it uses.
 template <class L, class Parameters>
 struct TiedLayer {};
 template <class... Layers>
@@ -107,7 +107,7 @@ consteval bool all_tied_match(TiedLayers<Before...>,
   return all_tied_match(TiedLayers<Before..., TiedLayer<L, Parameters>>{}, TiedLayers<Rest...>{});
 }
 
-/// The errors for layers of a model that share parameters. For a stage of a pipeline those of the
+/// The errors for layers of a model with tied parameters. For a stage of a pipeline those of the
 /// whole model are looked at.
 template <class L, class E>
 consteval bool tied_must_match_in() {

@@ -1,5 +1,5 @@
 #pragma once
-// The uses of parameters that several layers share.
+// The uses of tied parameters: those of several layers.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace shardwise::detail {
 
-/// One use of tied parameters; the default is for parameters that are not shared.
+/// One use of tied parameters; the default is for parameters that are not tied.
 struct TiedUse {
   std::size_t owner = static_cast<std::size_t>(-1);  ///< counted in model order
   std::size_t number = 0;  ///< the number of this use of the owner's parameters

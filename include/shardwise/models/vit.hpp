@@ -53,7 +53,7 @@ struct VitConfig {
 
 /// A vision transformer: images [batch, channel, height, width] to logits [batch, classes]. All
 /// patches go through one linear layer, behind a class token, whose row at the end gives the
-/// logits. Between the blocks the stream is that of the plan; patches are split as the first layers
+/// logits. Between the blocks the stream is that of Parallel; patches are split as the first layers
 /// of a block. Images are `Invariant`, and logits `Sharded<feature>` or, in ContextParallel,
 /// `Invariant`.
 ///
