@@ -270,7 +270,7 @@ class Bound {
     at.whole.begin_gradients();
     auto write = [&] { layer_.backward_parameters(at.frame, x.view(), dy); };
     detail::LeftGradients::One here{
-        &write, [](void* it, void*) { (*static_cast<decltype(write)*>(it))(); }};
+        &write, [](void* it, void*) { (*static_cast<decltype(write)*>(it))(); }, name_};
     run.left_until_sum.add(here);
     auto sum = sent_back(run, std::move(dx));
     at.whole.end_gradients(at.frame.added_how());
@@ -282,9 +282,11 @@ class Bound {
                                            Value<T, dual_t<Out>>&& dy) {
     SavedByPart& of_dy = left(run);
     of_dy.saved.save(dy);
-    of_dy.left = {this, [](void* here, void* of) {
+    of_dy.left = {this,
+                  [](void* here, void* of) {
                     static_cast<Bound*>(here)->write_left(*static_cast<Run<Ctx>*>(of));
-                  }};
+                  },
+                  name_};
     (run.leaves_parameters ? run.flight->left : run.left_until_sum).add(of_dy.left);
     if constexpr (S::input_gradient) {
       Value<T, dual_t<In>> dx(run.pool, mine.in, run.place());

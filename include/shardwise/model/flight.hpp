@@ -57,7 +57,8 @@ class LeftGradients {
   struct One {
     void* bound = nullptr;
     void (*write)(void* bound, void* run) = nullptr;
-    Mark place{};  // of the layer
+    std::string (*name)() = nullptr;  // of the layer
+    Mark place{};                     // where it went backward
     One* next = nullptr;
   };
 
@@ -211,9 +212,7 @@ SHARDWISE_INLINE void LeftGradients::write(void* run) {
     const One& one = *first_;
     first_ = one.next;
     const DescribedLocation here([&] {
-      return one.place.path_digest == current_mark.path_digest
-                 ? std::string()
-                 : sentence({"gradients left by ", place_in_model(one.place)});
+      return sentence({"gradients left by ", one.name(), " (", place_in_model(one.place), ")"});
     });
     one.write(one.bound, run);
   }

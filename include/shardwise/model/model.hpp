@@ -107,7 +107,7 @@ class Model : public ModelBase<Ctx> {
   ///@}
 
   /// A model whose sizes are all in its type.
-  /// sends    nothing; with `layers_ahead` an all-gather of a number
+  /// sends    nothing; with Keep::all_over_data an all-gather of a number
   /// throws   argument_error for options that need a mesh, another use, or another Keep
   Model(communicator& ranks, Seed seed, const ModelOptions& options = {})
       : Model(detail::architecture_by_type<Architecture>(), ranks, seed, {}, options, Backend()) {}
@@ -116,6 +116,7 @@ class Model : public ModelBase<Ctx> {
   /// `in` is the global shape of the inputs, with a batch of any size or `dynamic`. It is needed
   /// for images, if the first layer does not know its features, if features have a grain, or if the
   /// model has several inputs. `given` is needed if some sizes are not in its type.
+  /// sends    as above
   /// throws   shape_error, with the layer's place, for neighbouring layers that do not match;
   ///          memory_error
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in = {},

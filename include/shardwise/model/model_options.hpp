@@ -18,7 +18,8 @@ struct ModelOptions {
   /// On a mesh: sums gradients over the ranks that have other samples while backward goes on. A
   /// `Step` sums each bucket of `set_bucket_bytes` in its last batch, as soon as all layers have
   /// added to it; with a Keep that cuts gradients each backward sums those of a layer while the
-  /// layer before it runs. Bits are the same, and calls too, in another order.
+  /// layer before it runs. Bits are the same. Calls are too, in another order, but for an optimizer
+  /// with Keep::state_over_data, which then gets its sums in the buckets of whole gradients.
   bool sums_meanwhile = false;
   /// With Keep::all_over_data: how many layers with parameters ranks gather ahead of the one that
   /// runs, forward and backward. Bits and calls are the same.

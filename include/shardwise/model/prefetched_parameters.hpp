@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "shardwise/comm/begins_collectives.hpp"
-#include "shardwise/comm/detail/agreed.hpp"
 #include "shardwise/comm/detail/begun.hpp"
 #include "shardwise/comm/gathered.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
@@ -42,12 +41,9 @@ class PrefetchedParameters final : public detail::Prefetcher {
   using Group = std::remove_reference_t<decltype(std::declval<Ranks&>().along(MeshAxis::data))>;
 
  public:
-  /// For the next `layers` layers with parameters.
-  /// sends    an all-gather of a number
-  /// throws   collective_error if `layers` differs between ranks
+  /// For the next `layers` layers with parameters, the same number on every rank.
   PrefetchedParameters(Run<Context>& run, std::size_t layers)
       : run_(run), slots_(std::min(layers, run.of_layers.size())) {
-    require_agreed(gathered(run_.all_ranks, layers), "how many layers the model gathers ahead");
     constexpr bool can_begin = BeginsCollectives<Group> || StartsAllGather<Group>;
     if (can_begin && run_.parameters.stores_share()) run_.prefetcher = this;
   }
