@@ -17,8 +17,7 @@ code, and one without a language, says in a comment on the line above it where i
 Drawings are blocks of ```text, and need none. Nothing stands behind `> `: nobody would hold it to what
 it quotes.
 
-A line, or row of a table, that links to a planted bug of tests/mutants links to the test that finds
-it too, and each of them is on a page.
+Each row of docs/traps.md has a number of its own, and tests/mutants a planted bug of each.
 
 --update    writes what sources hold now into the blocks that quote them
 --run       runs the commands of a preset, instead of what is checked without running anything
@@ -34,6 +33,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/mutants"))
+import planted  # noqa: E402
+
 FOLDERS = ("include", "docs", "tests", "bench")
 LANGUAGES_TO_CHECK = {"", "cpp", "c++", "console", "sh", "shell", "bash", "cmake", "python", "py"}
 PRESETS_RUN = {"release"}  # by the test documents.commands
@@ -43,6 +45,7 @@ TAG = re.compile(r"^ *<!-- *(quote|run|said in|not run): *(.*?) *-->$")
 STRINGS = re.compile(r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*')  # adjacent ones are one
 MARKER = re.compile(r"^\s*(?://|#) (begin|end): ([\w.-]+)$")
 QUOTATION = re.compile(r"^ {0,3}>")
+TRAP = re.compile(r"^\| (\d+) \|")  # its row
 HEADING = re.compile(r"^#{1,6} +(.*?)(?: +#+)?$")
 LINK = re.compile(
     r"""\]\(\s*<?([^()\s>]*(?:\([^()\s]*\)[^()\s>]*)?)>?(?:\s+"[^"]*")?\s*\)"""  # [text](target)
@@ -169,48 +172,28 @@ def check_link(root, page, target):
         )
 
 
-# --- mutants -----------------------------------------------------------------------------------
+# --- planted bugs ------------------------------------------------------------------------------
 
 
-def test_of(root, patch):
-    """The source, without its suffix, or the folder that the `# red:` of a patch names."""
-    red = re.search(r"^# red: (.*)$", patch.read_text(), re.MULTILINE)
-    if red is None:
-        raise Problem(
-            f"{patch.relative_to(root)} names no test that finds it: add a line `# red: test`"
-        )
-    kind, _, name = red[1].replace("\\", "").partition(".")
-    folder = root / "tests" / {"compile": "static", "openmpi": "mpi"}.get(kind, kind)
-    return folder / name.split(".")[0]
-
-
-def check_mutants(root, page, lines):
-    """Yields line and problem of mutants whose test is not on their line."""
-    linked = {}
-    for line, target in links_of(lines):
-        linked.setdefault(line, []).append((page.parent / target).resolve())
-    for line, files in linked.items():
-        for patch in files:
-            if patch.suffix != ".patch" or not patch.is_file():
-                continue
-            try:
-                test = test_of(root, patch)
-            except Problem as problem:
-                yield line, problem
-                continue
-            if not any(test in (file.with_suffix(""), *file.parents) for file in files):
-                yield line, Problem(
-                    f"{patch.stem} is found by {test.relative_to(root)}: link to it on this line"
-                )
-
-
-def mutants_on_no_page(root, pages):
-    linked = {
-        (page.parent / target).resolve()
-        for page in pages
-        for _, target in links_of(page.read_text().splitlines())
-    }
-    return sorted(set(root.glob("tests/mutants/*.patch")) - linked)
+def check_traps(root):
+    """Yields line and problem of rows of the traps that no planted bug has, and the other way round."""
+    page = root / "docs/traps.md"
+    lines = page.read_text().splitlines() if page.is_file() else []
+    rows = [(int(row[1]), at) for at, line in enumerate(lines, 1) if (row := TRAP.match(line))]
+    if not rows:
+        return
+    line_of = dict(rows)
+    planted_for = {bug.trap for bug in planted.bugs(root / "tests/mutants").values()}
+    for at, line in enumerate(lines, 1):
+        if line.startswith("|") and not TRAP.match(line) and not re.match(r"\|( number |-)", line):
+            yield at, Problem("this trap has no number: give it the next one")
+    for number, at in rows:
+        if line_of[number] != at:
+            yield at, Problem(f"two traps have the number {number}")
+        if number not in planted_for:
+            yield at, Problem(f"no bug of tests/mutants is of trap {number}: plant the bug that it excludes")
+    for number in sorted(planted_for - line_of.keys()):
+        yield 1, Problem(f"tests/mutants has a bug of trap {number}: add its row")
 
 
 # --- quotes ------------------------------------------------------------------------------------
@@ -389,7 +372,6 @@ def check_page(root, page):
             check_link(root, page, target)
         except Problem as problem:
             yield line, problem
-    yield from check_mutants(root, page, lines)
     blocks = blocks_of(lines)
     for block in blocks:
         try:
@@ -447,8 +429,8 @@ def main():
         ):
             print(f"{page.relative_to(root)}:{line}: {problem}")
             count += 1
-    for patch in [] if options.run else mutants_on_no_page(root, pages):
-        print(f"{patch.relative_to(root)}: is on no page: link to it in the row of its trap")
+    for line, problem in [] if options.run else check_traps(root):
+        print(f"docs/traps.md:{line}: {problem}")
         count += 1
     print(f"documents: {len(pages)} pages, {count} problems")
     return 1 if count or not pages else 0

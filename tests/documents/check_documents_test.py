@@ -216,46 +216,43 @@ class Messages(Documents):
         self.good("```text\n> a prompt\n```\n")
 
 
-class Mutants(Documents):
+class Traps(Documents):
     def setUp(self):
         super().setUp()
         (self.root / "tests/mutants").mkdir(parents=True)
-        (self.root / "tests/ranks").mkdir()
-        (self.root / "tests/unit/core").mkdir(parents=True)
-        (self.root / "tests/ranks/pool.cpp").touch()
-        (self.root / "tests/unit/core/test_shape.cpp").touch()
 
-    def plant(self, name, red):
-        (self.root / f"tests/mutants/{name}.patch").write_text(f"# trap: x\n# red: {red}\n")
+    def plant(self, *traps):
+        bugs = (f"bug_{trap}\ntrap {trap}: it\nred laws\nin x.hpp\n-x\n" for trap in traps)
+        (self.root / "tests/mutants/core.txt").write_text("\n".join(bugs))
+
+    def traps(self, *numbers):
+        rows = "".join(f"| {number} | a trap | a law |\n" for number in numbers)
+        (self.root / "docs/traps.md").write_text(f"# Traps\n\n{rows}")
 
     def test_good_ones(self):
-        self.plant("one", "ranks\\.pool")
-        self.plant("two", "unit\\.core")
-        self.plant("three", "compile")
-        (self.root / "tests/static").mkdir()
-        one, two, three = (f"[x](../tests/mutants/{x}.patch)" for x in ("one", "two", "three"))
-        self.good(
-            f"{one} {two} [x](../tests/ranks/pool.cpp) [y](../tests/unit/core/test_shape.cpp)\n"
-            f"| {two} | [y](../tests/unit/core) |\n| {three} | [y](../tests/static) |\n"
-        )
+        self.plant(1, 2)
+        self.traps(2, 1)
+        self.good("# x\n")
 
-    def test_one_beside_another_test(self):
-        self.plant("one", "ranks\\.pool")
-        self.bad(
-            "# x\n| [x](../tests/mutants/one.patch) | [y](../tests/unit/core) |\n",
-            "docs/page.md:2: one is found by tests/ranks/pool: link to it on this line",
-        )
+    def test_one_without_a_bug(self):
+        self.plant(1)
+        self.traps(1, 2)
+        self.bad("# x\n", "docs/traps.md:4: no bug of tests/mutants is of trap 2: plant the bug")
 
-    def test_one_without_a_test(self):
-        (self.root / "tests/mutants/one.patch").write_text("# trap: x\n")
-        self.bad(
-            "# x\n[x](../tests/mutants/one.patch)\n",
-            "docs/page.md:2: tests/mutants/one.patch names no test that finds it: add a line",
-        )
+    def test_a_number_twice(self):
+        self.plant(1)
+        self.traps(1, 1)
+        self.bad("# x\n", "docs/traps.md:3: two traps have the number 1")
 
-    def test_one_on_no_page(self):
-        self.plant("one", "ranks\\.pool")
-        self.bad("# x\n", "tests/mutants/one.patch: is on no page: link to it in the row of")
+    def test_one_without_a_number(self):
+        self.plant(1)
+        self.traps(1, "a trap")
+        self.bad("# x\n", "docs/traps.md:4: this trap has no number: give it the next one")
+
+    def test_a_bug_of_no_trap(self):
+        self.plant(1, 7)
+        self.traps(1)
+        self.bad("# x\n", "docs/traps.md:1: tests/mutants has a bug of trap 7: add its row")
 
 
 class Commands(Documents):

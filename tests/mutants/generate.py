@@ -83,56 +83,91 @@ def tests_near(header, tests):
 
 
 class Planter:
-    def __init__(self):
-        self.tests = run.listed_tests()
-        self.tree = run.Tree("generated")
-        self.tree.configure()
+    """Plants small bugs in a tree."""
+
+    def __init__(self, tree):
+        self.tree = tree
         self.green = {}
 
     def is_green(self, group):
         """Whether these tests pass without a bug."""
         name = group[0].name
         if name not in self.green:
-            self.green[name] = self.tree.verdict(group, run.WORK / "generated.log") == "survived"
+            self.green[name] = self.tree.verdict(group, self.log) == "survived"
         return self.green[name]
 
-    def found_by(self, groups, file, buggy):
+    @property
+    def log(self):
+        return run.WORK / f"generated_{self.tree.root.name}.log"
+
+    def found_by(self, groups, header, bug):
         """The name of the first test that finds the bug; "" if none does, None if it does not compile."""
+        file = self.tree.root / header.relative_to(run.ROOT)
         right = file.read_text()
+        begin, end, made = bug
         for group in filter(self.is_green, groups):
-            file.write_text(buggy)
-            verdict = self.tree.verdict(group, run.WORK / "generated.log")
+            file.write_text(right[:begin] + made + right[end:])
+            verdict = self.tree.verdict(group, self.log)
             file.write_text(right)
             if verdict != "survived":
                 return group[0].name if verdict == "killed" else None
         return ""
 
-    def plant(self, header, count):
+    def plant(self, header, count, groups):
         """Prints what became of `count` bugs in a header, and returns how many there were and survived."""
-        groups = tests_near(header, self.tests)
-        copy = self.tree.root / header.relative_to(run.ROOT)
-        text = copy.read_text()
+        text = header.read_text()
         planted = survived = 0
-        for begin, end, made in bugs_in(text)[:3 * count] if groups else []:
-            found = self.found_by(groups, copy, text[:begin] + made + text[end:])
+        for bug in bugs_in(text)[:3 * count] if groups else []:
+            found = self.found_by(groups, header, bug)
             if found is None:
                 continue
             planted, survived = planted + 1, survived + (found == "")
-            place = f"{header.relative_to(LIBRARY)}:{text.count(chr(10), 0, begin) + 1}"
-            print(f"{found or 'SURVIVED':<40} {place}: {text[begin:end]!r} -> {made!r}", flush=True)
+            print_bug(header, text, bug, found)
             if planted == count:
                 break
         return planted, survived
+
+
+def print_bug(header, text, bug, found):
+    begin, end, made = bug
+    place = f"{header.relative_to(LIBRARY)}:{line_of(text, begin)}"
+    print(f"{found or 'SURVIVED':<40} {place}: {text[begin:end]!r} -> {made!r}", flush=True)
+
+
+def line_of(text, begin):
+    return text.count("\n", 0, begin) + 1
+
+
+def on_lines(changed, count, tests, order):
+    """Tasks for run.in_trees, which plant `count` bugs on changed lines: the numbers of each file's."""
+    bugs = []
+    for file, lines in sorted(changed.items()):
+        header = run.ROOT / file
+        if header.suffix == ".hpp" and header.is_relative_to(LIBRARY) and header.is_file():
+            text = header.read_text()
+            bugs += [(header, bug) for bug in bugs_in(text) if line_of(text, bug[0]) in lines]
+    planters = {}
+
+    def task_of(header, bug):
+        def task(tree):
+            found = planters.setdefault(tree, Planter(tree)).found_by(tests_near(header, tests), header, bug)
+            if found is not None:
+                print_bug(header, header.read_text(), bug, found)
+        return task
+    return [task_of(*bug) for bug in order.sample(bugs, min(count, len(bugs)))]
 
 
 def main():
     if len(sys.argv) not in (2, 3) or not (LIBRARY / sys.argv[1]).exists():
         sys.exit(__doc__)
     path = LIBRARY / sys.argv[1]
-    planter = Planter()
+    tests = run.listed_tests()
+    tree = run.Tree("generated")
+    tree.configure()
+    planter = Planter(tree)
     counts = {}
     for header in [path] if path.is_file() else sorted(path.rglob("*.hpp")):
-        result = planter.plant(header, int(sys.argv[2]) if len(sys.argv) > 2 else 6)
+        result = planter.plant(header, int(sys.argv[2]) if len(sys.argv) > 2 else 6, tests_near(header, tests))
         folder = counts.setdefault(header.parent.relative_to(LIBRARY), [0, 0, 0])
         counts[header.parent.relative_to(LIBRARY)] = [sum(pair) for pair in zip(folder, (1, *result))]
     for folder, (headers, planted, survived) in counts.items():

@@ -1,41 +1,42 @@
 #!/usr/bin/env python3
-"""Plants each bug of tests/mutants/*.patch and demands that the test which the patch names finds it.
+"""Plants the bugs of tests/mutants/*.txt and demands that a test which each names finds it.
 
-usage: run.py [NAME]    only the patches with NAME in their file name
+usage: run.py --check      demands that each can be planted, and plants none
+       run.py NAME         plants those with NAME in their name
+       run.py --all        plants all; one that was stopped goes on where it stopped, at the same commit
+       run.py --changed    plants, for four minutes, what the commits of the last day may have hidden:
+                           bugs in files that changed or that a changed test must find, small new ones on
+                           changed lines (see generate.py), and ten of the others
 
-A patch is a unified diff (-p1) below two kinds of lines:
-  # trap: <which trap it plants, in words>
-  # red: <regular expression of the tests that must go red>, or `compile` for those of tests/static
+planted.py says how a bug is written. It is killed by a test that fails or by a static assertion, and has
+to compile otherwise. Two are planted at a time, each in a tree of its own below build/mutants, which keeps
+the log of each. Each source of unit/ is a test of its own here, such as unit.core.test_view, so that a bug
+which names it is found by a compilation of that source alone.
 
-A planted bug is killed by a test that fails or by a static assertion; it has to compile otherwise.
-Two are planted at a time, each in a tree of its own below build/mutants, which keeps the log of each.
-
-Each source of unit/ is a test of its own here, such as unit.core.test_view, so that a patch which names
-it is found by a compilation of that source alone.
-
-Verdicts stand in tests/mutants/verdicts.tsv, with a hash of the patch, of the files that it changes
-and of the sources of its tests, but for the main() of all tests. Where that hash is still the same,
-nothing is planted again; so a run that was stopped goes on where it stopped, on any machine.
-
-Ends with 1 if a bug survives, does not apply or does not compile, or if a test is red without any.
+Ends with 1 if a bug survives or does not compile, or if a test is red without any. A small new bug that
+survives is only told: it may be a change without an effect.
 """
 
-import hashlib
+import itertools
 import queue
+import random
 import re
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
-from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parent
-ROOT = FOLDER.parents[1]
+import planted
+from planted import FOLDER, ROOT, Unusable
+
 WORK = ROOT / "build/mutants"
-TABLE = FOLDER / "verdicts.tsv"
+KILLED = WORK / "killed.txt"  # the commit, and what was killed at it
 MAIN = "tests/main.cpp"
 TREES = 2
+SECONDS_OF_CHANGED = 240
+OTHERS, GENERATED = 10, 20  # bugs of a run for what changed
 OPTIONS = [  # one program a source, and nothing precompiled that a planted bug changes
     "-DCMAKE_CXX_FLAGS=-O0 -g0 -ferror-limit=0 -fsanitize=unreachable -fsanitize-trap=unreachable",
     "-DSHARDWISE_TEST_TIMEOUT=120",
@@ -47,47 +48,16 @@ import select_tests  # noqa: E402
 
 @dataclass
 class Mutant:
-    name: str
-    patch: Path
-    trap: str
-    files: list  # that it changes
+    bug: planted.Bug
     tests: list  # of which one must go red
-    key: str
 
 
-class Unusable(Exception):
-    """A patch or test with which nothing can be shown."""
-
-
-def read_mutant(patch, tests):
-    text = patch.read_text()
-    trap = " ".join(re.findall(r"^# trap: (.*)$", text, re.MULTILINE))
-    red = re.search(r"^# red: (.*)$", text, re.MULTILINE)
-    if not red:
-        raise Unusable(f"{patch.name}: no line '# red: <regular expression>'")
-    pattern = r"static\..*" if red[1] == "compile" else red[1]
+def named_by(bug, tests):
+    pattern = r"static\..*" if bug.red == "compile" else bug.red
     named = [test for test in tests if re.fullmatch(pattern, test.name)]
     if not named:
-        raise Unusable(f"{patch.name}: no test is named {red[1]}")
-    files = re.findall(r"^\+\+\+ b/(\S+)", text, re.MULTILINE)
-    own = select_tests.reached({source for test in named for source in test.sources} - {MAIN},
-                               through=lambda file: file.startswith("tests/"))
-    digest = hashlib.sha256(text.encode())
-    for file in [*files, *sorted(file for file in own if file.startswith("tests/"))]:
-        digest.update((ROOT / file).read_bytes())
-    return Mutant(patch.stem, patch, trap, files, named, digest.hexdigest()[:16])
-
-
-def read_verdicts():
-    if not TABLE.exists():
-        return {}
-    lines = [line.split("\t") for line in TABLE.read_text().splitlines()[1:]]
-    return {name: (key, verdict) for name, key, verdict in lines}
-
-
-def write_verdicts(verdicts):
-    rows = [f"{name}\t{key}\t{verdict}" for name, (key, verdict) in sorted(verdicts.items())]
-    TABLE.write_text("\n".join(["mutant\thash\tverdict", *rows]) + "\n")
+        raise Unusable(f"{bug.name}: no test is named {bug.red}")
+    return named
 
 
 class Tree:
@@ -141,56 +111,62 @@ class Tree:
         return "killed" if status else "survived"
 
     def plant(self, mutant):
-        log = WORK / f"{mutant.name}.log"
+        log = WORK / f"{mutant.bug.name}.log"
         log.unlink(missing_ok=True)
-        status, _ = self.run(log, "patch", "-p1", "-s", "--no-backup-if-mismatch", "-i", mutant.patch)
-        verdict = "does not apply" if status else self.verdict(mutant.tests, log)
+        for file, text in mutant.bug.planted(self.root).items():
+            (self.root / file).write_text(text)
+        verdict = self.verdict(mutant.tests, log)
         self.copy()
         return verdict
 
-
-def work_off(tree, groups, done, problems):
-    """Plants the bugs of one group after another; those of a group have the same tests."""
-    try:
-        tree.configure()
-        while True:
-            group = groups.get_nowait()
-            log = WORK / f"without_{group[0].tests[0].name}.log"
-            log.unlink(missing_ok=True)
-            if tree.verdict(group[0].tests, log) != "survived":
-                raise Unusable(f"red without any planted bug: {log}")
-            for mutant in group:
-                done(mutant, tree.plant(mutant))
-    except queue.Empty:
-        return
-    except Unusable as problem:
-        problems.append(problem)
+    def require_green(self, tests):
+        log = WORK / f"without_{tests[0].name}.log"
+        log.unlink(missing_ok=True)
+        if self.verdict(tests, log) != "survived":
+            raise Unusable(f"red without any planted bug: {log}")
 
 
-def run_all(mutants, verdicts):
-    """Plants all of these; each verdict is in the table as soon as it is known."""
-    by_tests = {}
-    for mutant in mutants:
-        by_tests.setdefault(tuple(test.name for test in mutant.tests), []).append(mutant)
-    groups = queue.Queue()
-    for group in sorted(by_tests.values(), key=len, reverse=True):
-        groups.put(group)
-    lock, problems = threading.Lock(), []
+def in_trees(tasks, seconds=None):
+    """Calls each task with a tree, several at a time, but begins none after so many seconds."""
+    waiting = queue.Queue()
+    for task in tasks:
+        waiting.put(task)
+    problems = []
 
-    def done(mutant, verdict):
-        with lock:
-            verdicts[mutant.name] = (mutant.key, verdict)
-            write_verdicts(verdicts)
-            print(f"{mutant.name:<40} {verdict:<18} {mutant.trap}", flush=True)
+    def work(tree):
+        try:
+            tree.configure()
+            end = time.monotonic() + seconds if seconds else float("inf")
+            while not problems and time.monotonic() < end:
+                waiting.get_nowait()(tree)
+        except queue.Empty:
+            return
+        except BaseException as problem:  # a thread would end on it without a word
+            problems.append(problem)
 
-    workers = [threading.Thread(target=work_off, args=(Tree(number), groups, done, problems))
-               for number in range(1, TREES + 1)]
+    workers = [threading.Thread(target=work, args=(Tree(number),)) for number in range(1, TREES + 1)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     if problems:
-        raise Unusable("\n".join(map(str, problems)))
+        raise Unusable("\n".join(map(repr, problems)))
+
+
+def group_task(group, tell):
+    """Plants the bugs of a group, which have the same tests."""
+    def task(tree):
+        tree.require_green(group[0].tests)
+        for mutant in group:
+            tell(mutant.bug, tree.plant(mutant))
+    return task
+
+
+def plant_all(mutants, tell):
+    by_tests = {}
+    for mutant in mutants:
+        by_tests.setdefault(tuple(test.name for test in mutant.tests), []).append(mutant)
+    in_trees(group_task(group, tell) for group in sorted(by_tests.values(), key=len, reverse=True))
 
 
 def listed_tests():
@@ -201,22 +177,97 @@ def listed_tests():
     return select_tests.tests_of(listed)
 
 
+def commit_of_the_day_before():
+    """The last commit that is a day older than this one; the first one if there is none."""
+    if select_tests.output_of("git", "rev-parse", "--is-shallow-repository").strip() == "true":
+        raise Unusable("this clone is shallow, so nothing tells what changed: git fetch --unshallow")
+    date = select_tests.output_of("git", "log", "-1", "--format=%ct").strip()
+    before = select_tests.output_of("git", "log", "-1", "--format=%H", f"--before={int(date) - 86400}")
+    return (before or select_tests.output_of("git", "rev-list", "--max-parents=0", "HEAD")).split()[0]
+
+
+def changed_lines():
+    """The numbers of the lines of each file that changed in the last day."""
+    changed, file = {}, None
+    diff = select_tests.output_of("git", "-c", "core.quotePath=false", "diff", "-U0", "--no-ext-diff", "--src-prefix=a/",
+                                  "--dst-prefix=b/", commit_of_the_day_before())
+    for line in diff.splitlines():
+        if line.startswith("+++ "):
+            file = line.removeprefix("+++ b/")
+        elif found := re.match(r"@@ \S+ \+(\d+)(?:,(\d+))? @@", line):
+            begin, count = int(found[1]), int(found[2] or 1)
+            changed.setdefault(file, set()).update(range(begin, begin + count))
+    return changed
+
+
+def plant_changed(mutants, tests, tell):
+    """The tests without a bug are those of the other stages of CI."""
+    import generate
+    changed = changed_lines()
+    order = random.Random(select_tests.output_of("git", "rev-parse", "HEAD"))
+    order.shuffle(mutants)
+
+    def is_touched(mutant):
+        entry, lines = mutant.bug.lines
+        own = set().union(*(test.sources for test in mutant.tests)) - {MAIN}
+        tests_of = select_tests.reached(own, through=lambda file: file.startswith("tests/"))
+        files = {*mutant.bug.files(), *(file for file in tests_of if file.startswith("tests/"))}
+        return changed.keys() & files or changed.get(str(entry.relative_to(ROOT)), set()) & set(lines)
+
+    touched = [mutant for mutant in mutants if is_touched(mutant)]
+    others = [mutant for mutant in mutants if mutant not in touched][:OTHERS]
+    made = generate.on_lines(changed, GENERATED, tests, order)
+    known = [lambda tree, mutant=mutant: tell(mutant.bug, tree.plant(mutant)) for mutant in [*touched, *others]]
+    turns = itertools.zip_longest(known[:len(touched)], made, known[len(touched):])
+    in_trees((task for turn in turns for task in turn if task), SECONDS_OF_CHANGED)
+
+
+def killed_before():
+    """What was killed in a run of this commit that was stopped; nothing if files differ from it."""
+    commit = select_tests.output_of("git", "rev-parse", "HEAD").strip()
+    if select_tests.output_of("git", "status", "--porcelain"):
+        commit += "-and-changes-of-" + time.strftime("%F-%T")
+    lines = KILLED.read_text().split() if KILLED.exists() else []
+    if lines[:1] != [commit]:
+        KILLED.write_text(f"{commit}\n")
+        return set()
+    return set(lines[1:])
+
+
 def main():
-    part = sys.argv[1] if len(sys.argv) > 1 else ""
-    patches = sorted(patch for patch in FOLDER.glob("*.patch") if part in patch.stem)
-    if not patches:
-        sys.exit(f"mutants: no patch in tests/mutants has '{part}' in its name")
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    what, bugs = sys.argv[1], planted.bugs()
+    for bug in bugs.values():
+        bug.planted()
+    if what == "--check":
+        return
+    chosen = [bug for bug in bugs.values() if what.startswith("--") or what in bug.name]
+    if what not in ("--all", "--changed") and (what.startswith("--") or not chosen):
+        sys.exit(f"mutants: no bug in tests/mutants has '{what}' in its name")
     tests = listed_tests()
-    mutants = [read_mutant(patch, tests) for patch in patches]
-    every = {patch.stem for patch in FOLDER.glob("*.patch")}
-    verdicts = {name: row for name, row in read_verdicts().items() if name in every}
-    to_plant = [mutant for mutant in mutants if verdicts.get(mutant.name) != (mutant.key, "killed")]
-    run_all(to_plant, verdicts)
-    write_verdicts(verdicts)
-    killed = sum(verdicts[mutant.name][1] == "killed" for mutant in mutants)
-    print(f"mutants: {len(mutants)} planted, {killed} killed; {len(mutants) - len(to_plant)} of these verdicts "
-          "stood in tests/mutants/verdicts.tsv, logs of the others in build/mutants")
-    sys.exit(killed != len(mutants))
+    verdicts, lock = {}, threading.Lock()
+
+    def tell(bug, verdict):
+        with lock:
+            verdicts[bug.name] = verdict
+            print(f"{bug.name:<40} {verdict:<18} {bug.what}", flush=True)
+            if what == "--all" and verdict == "killed":
+                with open(KILLED, "a") as file:
+                    file.write(f"{bug.name}\n")
+
+    mutants = [Mutant(bug, named_by(bug, tests)) for bug in chosen]
+    if what == "--changed":
+        plant_changed(mutants, tests, tell)
+    else:
+        before = killed_before() if what == "--all" else set()
+        verdicts |= dict.fromkeys(before & bugs.keys(), "killed")
+        plant_all([mutant for mutant in mutants if mutant.bug.name not in before], tell)
+    killed = sum(verdict == "killed" for verdict in verdicts.values())
+    print(f"mutants: {time.strftime('%Y-%m-%d')}, {len(verdicts)} of {len(bugs)} planted, {killed} killed; "
+          "logs are in build/mutants")
+    complete = verdicts if what == "--changed" else mutants
+    sys.exit(killed != len(complete) or not verdicts)
 
 
 if __name__ == "__main__":
