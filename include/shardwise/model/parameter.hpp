@@ -56,7 +56,7 @@ namespace shardwise::detail {
 
 SHARDWISE_INLINE std::string path_to(const Location* part, const Location& model) {
   if (part == &model) return {};
-  const std::string outer = path_to(part->outer, model);
+  std::string outer = path_to(part->outer, model);
   if (part->number == Location::no_number) return outer;
   return path_of_part(outer, static_cast<std::size_t>(part->number));
 }

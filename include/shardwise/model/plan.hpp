@@ -124,7 +124,7 @@ struct PlanVisitor : WalkVisitor {
   CollectiveList returning{};
   /// Elements of the parameters that are settled, by Holding: of the rank at each place along
   /// `tensor` if they are split.
-  GrowingList<std::size_t> held[holdings.size()]{};
+  GrowingList<std::size_t> held[holdings.size()];
   TiedOfStages tied{};  ///< which parameters stages of a pipeline share
 
   template <class R, bool Returns, class X>

@@ -73,8 +73,11 @@ struct SettleCall {
 struct SettleMoves {
   HeldSums before = HeldSums::summands;  ///< what each rank along `data` has,
   HeldSums after = HeldSums::whole;      ///< and what it gets
-  SettleCall calls[4]{};
+  SettleCall calls[4];
   std::size_t size = 0;  ///< the number of calls
+
+  constexpr SettleMoves() = default;
+  constexpr SettleMoves(HeldSums has, HeldSums gets) : before(has), after(gets) {}
 
   constexpr const SettleCall* begin() const { return calls; }
   constexpr const SettleCall* end() const { return calls + size; }
@@ -124,7 +127,7 @@ struct Settling {
 /// adds in the same order.
 constexpr SettleMoves moves_over_samples(const Settling& settling, const mesh& sizes,
                                          const Sending& sending) {
-  SettleMoves moves{settling.before, settling.after};
+  SettleMoves moves(settling.before, settling.after);
   const bool over_others = sample_ranks(sizes) > sizes.data;
   const bool in_shares = settling.before == HeldSums::summands && sizes.data > 1 && over_others &&
                          sending.sums_in_shares;
@@ -139,7 +142,7 @@ constexpr SettleMoves moves_over_samples(const Settling& settling, const mesh& s
 
 /// Of gradients that each rank along `data` holds so, over the ranks along another axis.
 constexpr SettleMoves moves_along(MeshAxis axis, HeldSums held) {
-  SettleMoves moves{held, held};
+  SettleMoves moves(held, held);
   moves.add({Operation::all_reduce, axis, held == HeldSums::share});
   return moves;
 }
