@@ -3,10 +3,9 @@
 
 usage: house_numbers.py
 
-Counts what a layer's author and a reader of the core meet: the optional members of a layer, the kinds of
-exchanges, the public functions of a frame and of a model, the fields of Run, words of a second algebra for
-the axes of a mesh, and the frames of a real stack from train_step to the product of a linear layer, which
-needs gdb. A function is counted once for each of its overloads.
+Counts what a layer's author and a reader of the core meet: the optional members of a layer, the public
+functions of a frame and of a model, the fields of Run, words of a second algebra for the axes of a mesh, and
+the frames of a real stack from train_step to the product of a linear layer, which needs gdb. A function is counted once for each of its overloads.
 """
 
 import re
