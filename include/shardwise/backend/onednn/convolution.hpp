@@ -31,11 +31,11 @@ class OneDnn::Convolution {
     forward_
         .get(key,
              [&] {
-               return detail::onednn::ForwardConvolution(session(), {channels_, call},
-                                                         key.with_bias, activation,
-                                                         context("convolution forward", call));
+               return detail::onednn::plan_forward(session(), {channels_, call}, key.with_bias,
+                                                   activation,
+                                                   context("convolution forward", call));
              })
-        .run(session(), x, weight.data, weight.version, bias, y);
+        .run(session(), {x, weight.data, y, bias}, weight.version);
   }
 
   void backward(const ConvolutionCall& call, const T* x, const T* dy, Weight<T> weight, Write write,
@@ -98,7 +98,7 @@ class OneDnn::Convolution {
   OneDnn* backend_;
   ConvolutionChannels channels_;
   detail::ReferenceConvolution<T> sums_;
-  detail::PlanCache<ForwardKey, detail::onednn::ForwardConvolution> forward_;
+  detail::PlanCache<ForwardKey, detail::onednn::PlannedProduct> forward_;
   detail::PlanCache<BackwardKey, detail::onednn::BackwardConvolution> backward_;
 };
 

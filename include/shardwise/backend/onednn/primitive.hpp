@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <initializer_list>
+#include <span>
 
 #include "shardwise/backend/onednn/check.hpp"
 #include "shardwise/backend/onednn/handle.hpp"
@@ -26,6 +27,9 @@ class Primitive {
  public:
   Primitive(Session& session, const Descriptor& desc, std::initializer_list<Argument> arguments,
             const ErrorContext& context)
+      : Primitive(session, desc, std::span(arguments.begin(), arguments.size()), context) {}
+  Primitive(Session& session, const Descriptor& desc, std::span<const Argument> arguments,
+            const ErrorContext& context)
       : context_(context) {
     dnnl_primitive_t handle = nullptr;
     check(dnnl_primitive_create(&handle, desc.get()), "dnnl_primitive_create", context);
@@ -40,6 +44,9 @@ class Primitive {
   /// oneDNN takes inputs and outputs as void*; the kinds of the arguments say which of them it
   /// writes.
   void run(Session& session, std::initializer_list<const void*> data) {
+    run(session, std::span(data.begin(), data.size()));
+  }
+  void run(Session& session, std::span<const void* const> data) {
     set(0, session.scratch().reserve(scratch_bytes_));
     std::size_t i = 1;
     for (const void* address : data) set(i++, const_cast<void*>(address));

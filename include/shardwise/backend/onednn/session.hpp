@@ -9,10 +9,12 @@
 
 namespace shardwise::detail::onednn {
 
-/// Copies of the images of a convolution, or of their gradients, in the layouts of the library.
-struct ImageCopies {
-  Scratch x{};  ///< of what the convolution reads
-  Scratch y{};  ///< of what it gives
+/// Copies of the tensors of a convolution, or of their gradients, in the layouts of the library.
+struct ConvolutionCopies {
+  Scratch x{};
+  Scratch w{};
+  Scratch bias{};
+  Scratch y{};
 };
 
 /// Engine, stream and scratch memory. For one thread at a time: primitives run one after another,
@@ -32,13 +34,13 @@ class Session {
   dnnl_stream_t stream() const { return stream_.get(); }
   Scratch& scratch() { return scratch_; }
   /// As large as the largest call of any convolution; for one call at a time.
-  ImageCopies& images() { return images_; }
+  ConvolutionCopies& convolution_copies() { return convolution_copies_; }
 
  private:
   Engine engine_;
   Stream stream_;
   Scratch scratch_;
-  ImageCopies images_;
+  ConvolutionCopies convolution_copies_;
 };
 
 }  // namespace shardwise::detail::onednn
