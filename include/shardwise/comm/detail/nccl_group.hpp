@@ -15,11 +15,11 @@
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/check_level.hpp"
-#include "shardwise/comm/detail/call_watch.hpp"
 #include "shardwise/comm/detail/mismatch.hpp"
+#include "shardwise/comm/detail/nccl_event.hpp"
 #include "shardwise/comm/detail/nccl_library.hpp"
-#include "shardwise/comm/detail/nccl_pending_calls.hpp"
 #include "shardwise/comm/detail/nccl_stream.hpp"
+#include "shardwise/comm/detail/pending_calls.hpp"
 #include "shardwise/comm/detail/watchdog.hpp"
 #include "shardwise/core/error.hpp"
 
@@ -56,6 +56,7 @@ inline void pause_between_polls(int attempt) {
 class NcclGroup {
  public:
   using Clock = std::chrono::steady_clock;
+  using CallState = PendingCalls<StreamEvent>::State;
 
   struct Settings {
     int device = 0;
@@ -106,7 +107,7 @@ class NcclGroup {
   }
 
   /// Enqueues a call: f(results, comm, stream) makes it, within one group call of NCCL.
-  /// throws  what CallWatch::fail() throws, if the group has failed; if NCCL refuses the call,
+  /// throws  what check_failure() throws, if the group has failed; if NCCL refuses the call,
   ///         the group fails
   template <class F>
   void issue(const Call& call, F&& f) {
@@ -131,7 +132,7 @@ class NcclGroup {
   void issue_recorded(Launch&& launch) {
     const OnDevice on(settings_.device);
     require(settings_.communication->join());
-    pending_calls_->begin(Call{Operation::recorded});
+    pending_calls_->begin(Call{Operation::recorded}, Clock::now());
     try {
       launch();
     } catch (...) {
@@ -145,7 +146,8 @@ class NcclGroup {
   /// Returns when all calls so far are done.
   void wait() {
     const OnDevice on(settings_.device);
-    for (int attempt = 0; !pending_calls_->is_idle(); ++attempt) pause_between_polls(attempt);
+    for (int attempt = 0; !pending_calls_->is_idle(Clock::now()); ++attempt)
+      pause_between_polls(attempt);
   }
 
   void check_failure() const { pending_calls_->check_failure(); }
@@ -161,7 +163,7 @@ class NcclGroup {
   }
 
   /// No more calls follow: the watchdog ends the group when all calls are done.
-  void release() { pending_calls_->released(); }
+  void release() { pending_calls_->released(Clock::now()); }
 
   // --- what the watchdog calls
   // --------------------------------------------------------------------
@@ -170,10 +172,10 @@ class NcclGroup {
     const OnDevice on(settings_.device);
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;  // another thread may be capturing
     cudaThreadExchangeStreamCaptureMode(&mode);
-    const bool is_ending = pending_calls_->tick(now);
+    pending_calls_->poll(now);
     poll_error();
-    if (is_ending) continue_ending();
-    if (pending_calls_->needs_abort()) return WatchStatus::failed;
+    if (pending_calls_->state() == CallState::ending) continue_ending();
+    if (pending_calls_->state() == CallState::failed) return WatchStatus::failed;
     return pending_calls_->is_finished() ? WatchStatus::finished : WatchStatus::active;
   }
 
@@ -191,14 +193,14 @@ class NcclGroup {
  private:
   void require(cudaError_t code) {
     if (code != cudaSuccess)
-      pending_calls_->fail_and_throw(CallWatch::FailureSource::library, "CUDA: " + text_of(code));
+      pending_calls_->fail_and_throw(FailureSource::library, "CUDA: " + text_of(code));
   }
 
   template <class F>
   void enqueue(cudaStream_t stream, const Call& call, F&& f) {
     const bool is_watched = !is_capturing();
     if (is_watched)
-      pending_calls_->begin(call);
+      pending_calls_->begin(call, Clock::now());
     else
       pending_calls_->refuse_after_failure(call);
     Results results;
@@ -223,7 +225,7 @@ class NcclGroup {
       check_failure();
       if (Clock::now() > until)
         pending_calls_->fail_and_throw(
-            CallWatch::FailureSource::another_rank,
+            FailureSource::another_rank,
             "a call could not be recorded within the time-out: another rank does not "
             "record it");
       if (attempt > 0) pause_between_polls(attempt);
@@ -242,8 +244,7 @@ class NcclGroup {
     ncclResult_t result = ncclSuccess;
     if (!lock || comm_ == nullptr || ncclCommGetAsyncError(comm_, &result) != ncclSuccess) return;
     if (result == ncclSuccess || result == ncclInProgress) return;
-    pending_calls_->report_error(failure_source(result),
-                                 text_of(result, comm_, "its asynchronous part"));
+    pending_calls_->fail(failure_source(result), text_of(result, comm_, "its asynchronous part"));
   }
 
   /// One step of the orderly end of the group. No step blocks.
@@ -303,7 +304,7 @@ class NcclGroup {
   int size_ = 1;
   std::byte* scratch_ = nullptr;
   std::uint64_t compared_ = 0;
-  std::optional<PendingCalls> pending_calls_;  ///< since the group is connected
+  std::optional<PendingCalls<StreamEvent>> pending_calls_;  ///< since the group is connected
 
   std::mutex mutex_;
   ncclComm_t comm_ = nullptr;          ///< null when aborted or ended

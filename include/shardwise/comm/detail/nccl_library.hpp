@@ -9,7 +9,7 @@
 #include <string>
 
 #include "shardwise/comm/call.hpp"
-#include "shardwise/comm/detail/call_watch.hpp"
+#include "shardwise/comm/detail/pending_calls.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
@@ -43,9 +43,8 @@ inline void check(ncclResult_t code, const char* call) {
   if (code != ncclSuccess) throw backend_error(text_of(code, nullptr, call));
 }
 
-inline CallWatch::FailureSource failure_source(ncclResult_t code) {
-  return code == ncclRemoteError ? CallWatch::FailureSource::another_rank
-                                 : CallWatch::FailureSource::library;
+inline FailureSource failure_source(ncclResult_t code) {
+  return code == ncclRemoteError ? FailureSource::another_rank : FailureSource::library;
 }
 
 constexpr ncclDataType_t type_of(Dtype dtype) {
