@@ -14,7 +14,7 @@
 #include "cudnn/described_device.hpp"
 #include "cudnn/told_convolution.hpp"
 #include "shardwise/backend/convolution.hpp"
-#include "shardwise/backend/cuda/cudnn_graph.hpp"
+#include "shardwise/backend/cuda/cudnn_convolution_graph.hpp"
 #include "shardwise/backend/cuda/cudnn_plan.hpp"
 #include "support/effort.hpp"
 #include "support/messages.hpp"
@@ -117,7 +117,7 @@ TEST_CASE("cuDNN is told of the products of a convolution, of each once, and of 
   for_random_problems(testing::cases(400), [](const ConvolutionProblem& p) {
     const ConvolutionFormula formula{p.channels, p.call};
     if (formula.y_size() * formula.w_size() > std::size_t{1} << 20) return;
-    const ToldConvolution told(ConvolutionOperation(p), names_of(p.product));
+    const ToldConvolution told(p);
     CHECK(sorted(told.products()) == sorted(products_by_formula(formula)));
     CHECK(told.alpha == 1);
     CHECK(told.beta == (p.write == Write::add ? 1 : 0));
@@ -133,7 +133,7 @@ TEST_CASE("cuDNN is told of the products of a convolution, of each once, and of 
 TEST_CASE("cuDNN is told of all elements of images, or it is known that some are left out") {
   for_random_problems(testing::cases(400), [](const ConvolutionProblem& p) {
     if (p.product != ConvolutionProduct::backward_input) return;
-    const ToldConvolution told(ConvolutionOperation(p), names_of(p.product));
+    const ToldConvolution told(p);
     std::size_t elements = 1;
     for (const std::int64_t size : told.x.sizes) elements *= static_cast<std::size_t>(size);
     CHECK((elements < result_size(p)) == leaves_out(p.call));

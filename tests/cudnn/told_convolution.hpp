@@ -8,14 +8,16 @@
 #include <cstdint>
 #include <vector>
 
+#include "shardwise/backend/cuda/cudnn_convolution_graph.hpp"
 #include "shardwise/backend/cuda/cudnn_descriptor.hpp"
-#include "shardwise/backend/cuda/cudnn_graph.hpp"
+#include "shardwise/backend/cuda/cudnn_operations.hpp"
 
 namespace cudnn_test {
 
 using shardwise::detail::cuda::ConvolutionNames;
-using shardwise::detail::cuda::ConvolutionOperation;
+using shardwise::detail::cuda::ConvolutionProblem;
 using shardwise::detail::cuda::CudnnDescriptor;
+using shardwise::detail::cuda::DescribedOperations;
 using Numbers = shardwise::detail::cuda::CudnnNumbers;
 
 template <class Value>
@@ -49,16 +51,19 @@ using OneProduct = std::array<std::int64_t, 3>;
 
 /// An operation with what it is described by. (The library does not name the parts of one.)
 struct ToldConvolution {
-  ToldConvolution(const ConvolutionOperation& told, const ConvolutionNames& names)
-      : x(told.x),
-        w(told.w),
-        y(told.y),
-        stride(numbers_of(told.steps, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)),
-        dilation(numbers_of(told.steps, CUDNN_ATTR_CONVOLUTION_DILATIONS)),
-        before(numbers_of(told.steps, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS)),
-        sums(number_of<cudnnDataType_t>(told.steps, CUDNN_ATTR_CONVOLUTION_COMP_TYPE)),
-        alpha(scale_of(told.operation, names.alpha)),
-        beta(scale_of(told.operation, names.beta)) {}
+  explicit ToldConvolution(const ConvolutionProblem& problem)
+      : ToldConvolution(DescribedOperations(convolution_graph(problem)),
+                        shardwise::detail::cuda::names_of(problem.product)) {}
+  ToldConvolution(const DescribedOperations& told, const ConvolutionNames& names)
+      : x(told.tensors()[0]),
+        w(told.tensors()[1]),
+        y(told.tensors()[2]),
+        stride(numbers_of(told.kinds()[0], CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)),
+        dilation(numbers_of(told.kinds()[0], CUDNN_ATTR_CONVOLUTION_DILATIONS)),
+        before(numbers_of(told.kinds()[0], CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS)),
+        sums(number_of<cudnnDataType_t>(told.kinds()[0], CUDNN_ATTR_CONVOLUTION_COMP_TYPE)),
+        alpha(scale_of(told.operations()[0], names.alpha)),
+        beta(scale_of(told.operations()[0], names.beta)) {}
 
   double scale_of(const CudnnDescriptor& operation, cudnnBackendAttributeName_t name) const {
     if (sums == CUDNN_DATA_DOUBLE) return number_of<double>(operation, name);

@@ -8,7 +8,6 @@
 #include <limits>
 #include <utility>
 
-#include "shardwise/backend/cuda/cudnn_graph.hpp"
 #include "shardwise/backend/cuda/cudnn_operations.hpp"
 #include "shardwise/core/dtype.hpp"
 

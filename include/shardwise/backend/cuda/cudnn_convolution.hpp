@@ -15,7 +15,7 @@
 #include "shardwise/backend/convolution.hpp"
 #include "shardwise/backend/cuda/bias_and_activation.hpp"
 #include "shardwise/backend/cuda/cudnn_check.hpp"
-#include "shardwise/backend/cuda/cudnn_graph.hpp"
+#include "shardwise/backend/cuda/cudnn_convolution_graph.hpp"
 #include "shardwise/backend/cuda/cudnn_plan.hpp"
 #include "shardwise/backend/cuda/device.hpp"
 #include "shardwise/backend/cuda/device_memory.hpp"

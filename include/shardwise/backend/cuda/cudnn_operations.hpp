@@ -1,5 +1,5 @@
 #pragma once
-// Graphs of several operations for cuDNN, as plain data and as its descriptors.
+// Graphs of operations for cuDNN, as plain data and as its descriptors.
 
 #include <cudnn.h>
 
@@ -11,10 +11,34 @@
 #include <variant>
 #include <vector>
 
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/convolution.hpp"
 #include "shardwise/backend/cuda/cudnn_descriptor.hpp"
-#include "shardwise/backend/cuda/cudnn_graph.hpp"
+#include "shardwise/core/dtype.hpp"
 
 namespace shardwise::detail::cuda {
+
+constexpr cudnnDataType_t cudnn_dtype(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::float64:
+      return CUDNN_DATA_DOUBLE;
+    case Dtype::bfloat16:
+      return CUDNN_DATA_BFLOAT16;
+    case Dtype::float16:
+      return CUDNN_DATA_HALF;
+    default:
+      return CUDNN_DATA_FLOAT;
+  }
+}
+
+using CudnnNumbers = std::vector<std::int64_t>;
+
+/// The strides of a dense tensor whose last axis is innermost.
+inline CudnnNumbers row_major(const CudnnNumbers& sizes) {
+  CudnnNumbers strides(sizes.size(), 1);
+  for (std::size_t k = sizes.size() - 1; k-- > 0;) strides[k] = strides[k + 1] * sizes[k + 1];
+  return strides;
+}
 
 /// A tensor of a graph: in memory, a number that a run passes by value, or, if neither, one that
 /// only the operations of the graph see.
@@ -25,6 +49,7 @@ struct GraphTensor {
   CudnnNumbers strides;
   bool in_memory = false;
   std::optional<float> number = std::nullopt;
+  std::int64_t alignment = 16;  ///< of its address, in bytes
 };
 
 ///@{
@@ -41,10 +66,16 @@ struct Reduction {
   cudnnReduceTensorOp_t function;  ///< over the elements of x that y has fewer of
 };
 struct Reordering {};  ///< the same elements of memory in other axes
+struct Convolution {
+  ConvolutionProduct product;  ///< the operands are x, w and y without the result
+  CudnnNumbers strides, dilations, before, behind;  ///< for each axis of space
+  Write write;
+  bool in_double;  ///< the dtype of sums; else they are float
+};
 ///@}
 
 struct GraphOperation {
-  std::variant<MatrixProduct, Pointwise, Reduction, Reordering> kind;
+  std::variant<MatrixProduct, Pointwise, Reduction, Reordering, Convolution> kind;
   std::vector<std::size_t> operands;  ///< tensors by their numbers in the graph
   std::size_t result;
 };
@@ -59,8 +90,8 @@ class OperationGraph {
   ///@{
   /// New tensors.
   Tensor in_memory(std::int64_t id, cudnnDataType_t dtype, const CudnnNumbers& sizes,
-                   const CudnnNumbers& strides) {
-    return add({id, dtype, sizes, strides, true});
+                   const CudnnNumbers& strides, std::int64_t alignment = 16) {
+    return add({id, dtype, sizes, strides, true, std::nullopt, alignment});
   }
   Tensor number(float value) {
     return add({next_id(), CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, false, value});
@@ -108,6 +139,17 @@ class OperationGraph {
     operations_.push_back({Reordering{}, {x}, y});
     return y;
   }
+  /// One of x, w and y is the result.
+  void convolve(const Convolution& kind, Tensor x, Tensor w, Tensor y) {
+    switch (kind.product) {
+      case ConvolutionProduct::forward:
+        return operations_.push_back({kind, {x, w}, y});
+      case ConvolutionProduct::backward_input:
+        return operations_.push_back({kind, {w, y}, x});
+      case ConvolutionProduct::backward_weight:
+        return operations_.push_back({kind, {x, y}, w});
+    }
+  }
   ///@}
 
   const std::vector<GraphTensor>& tensors() const { return tensors_; }
@@ -125,6 +167,42 @@ class OperationGraph {
   std::vector<GraphOperation> operations_;
 };
 
+/// The library's names of a convolution's operation and its attributes.
+struct ConvolutionNames {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t first, second, result, steps, alpha, beta;
+};
+
+constexpr ConvolutionNames names_of(ConvolutionProduct product) {
+  switch (product) {
+    case ConvolutionProduct::backward_input:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    case ConvolutionProduct::backward_weight:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+    case ConvolutionProduct::forward:
+      break;
+  }
+  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+}
+
 /// A graph as descriptors of the library.
 class DescribedOperations {
  public:
@@ -135,15 +213,19 @@ class DescribedOperations {
           std::visit([&](const auto& kind) { return described(kind, operation); }, operation.kind));
   }
 
+  ///@{
+  /// In the order of the graph's; a kind for each operation that has one.
+  const std::vector<CudnnDescriptor>& tensors() const { return tensors_; }
+  const std::vector<CudnnDescriptor>& kinds() const { return kinds_; }
   const std::vector<CudnnDescriptor>& operations() const { return operations_; }
+  ///@}
 
  private:
   static CudnnDescriptor described(const GraphTensor& tensor) {
-    constexpr std::int64_t alignment = 16;
     CudnnDescriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, tensor.id);
     d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, tensor.dtype);
-    d.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
+    d.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, tensor.alignment);
     d.set(CUDNN_ATTR_TENSOR_DIMENSIONS, tensor.sizes.data(), tensor.sizes.size());
     d.set(CUDNN_ATTR_TENSOR_STRIDES, tensor.strides.data(), tensor.strides.size());
     d.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, !tensor.in_memory && !tensor.number);
@@ -185,6 +267,31 @@ class DescribedOperations {
   CudnnDescriptor described(Reordering, const GraphOperation& operation) {
     return linked(CudnnDescriptor(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR), operation,
                   {CUDNN_ATTR_OPERATION_RESHAPE_XDESC}, CUDNN_ATTR_OPERATION_RESHAPE_YDESC);
+  }
+
+  CudnnDescriptor described(const Convolution& convolution, const GraphOperation& operation) {
+    CudnnDescriptor kind(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    const auto set = [&](cudnnBackendAttributeName_t name, const CudnnNumbers& numbers) {
+      kind.set(name, numbers.data(), numbers.size());
+    };
+    kind.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS,
+             static_cast<std::int64_t>(convolution.strides.size()));
+    kind.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE,
+             convolution.in_double ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT);
+    kind.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
+    set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, convolution.strides);
+    set(CUDNN_ATTR_CONVOLUTION_DILATIONS, convolution.dilations);
+    set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, convolution.before);
+    set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, convolution.behind);
+    const ConvolutionNames names = names_of(convolution.product);
+    CudnnDescriptor d(names.type);
+    d.set(names.steps, kept(std::move(kind)));
+    const auto scale = [&](auto one, auto zero) {
+      d.set(names.alpha, one);
+      d.set(names.beta, convolution.write == Write::add ? one : zero);
+    };
+    convolution.in_double ? scale(1.0, 0.0) : scale(1.0F, 0.0F);
+    return linked(std::move(d), operation, {names.first, names.second}, names.result);
   }
 
   /// `d` with its operands and its result.

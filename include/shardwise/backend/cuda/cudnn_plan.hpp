@@ -14,8 +14,9 @@
 #include <vector>
 
 #include "shardwise/backend/convolution.hpp"
+#include "shardwise/backend/cuda/cudnn_convolution_graph.hpp"
 #include "shardwise/backend/cuda/cudnn_descriptor.hpp"
-#include "shardwise/backend/cuda/cudnn_graph.hpp"
+#include "shardwise/backend/cuda/cudnn_operations.hpp"
 #include "shardwise/backend/cuda/session.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
@@ -112,8 +113,8 @@ inline bool is_wrong(const CudnnDescriptor& proposal, const ConvolutionProblem& 
 }
 
 /// A graph of operations, which must outlive it.
-template <class Device, class Operations>
-CudnnDescriptor graph_of(const Device& device, const Operations& operations) {
+template <class Device>
+CudnnDescriptor graph_of(const Device& device, const std::vector<CudnnDescriptor>& operations) {
   CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   device.tell_graph(graph);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations);
@@ -206,8 +207,8 @@ class CudnnPlan {
   template <class Device>
   static std::vector<CudnnPlan> usable(const Device& device, const ConvolutionProblem& problem,
                                        const PlanLimits& limits, std::size_t most) {
-    const ConvolutionOperation described(problem);
-    const CudnnDescriptor graph = graph_of(device, described.operation);
+    const DescribedOperations described(convolution_graph(problem));
+    const CudnnDescriptor graph = graph_of(device, described.operations());
     const auto refuses = [&](const CudnnDescriptor& proposal) {
       return is_wrong(proposal, problem);
     };
