@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shardwise/comm/detail/patience.hpp"
+#include "shardwise/comm/detail/rank_progress.hpp"
 #include "shardwise/comm/detail/thread_world.hpp"
 #include "shardwise/comm/timeout.hpp"
 

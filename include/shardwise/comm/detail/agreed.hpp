@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "shardwise/comm/communicator.hpp"
-#include "shardwise/comm/detail/mismatch.hpp"
+#include "shardwise/comm/detail/equal_groups.hpp"
 #include "shardwise/comm/detail/ranks_text.hpp"
+#include "shardwise/comm/detail/unlike_options.hpp"
 #include "shardwise/comm/gathered.hpp"
 #include "shardwise/comm/given_options.hpp"
 #include "shardwise/core/error.hpp"

@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "shardwise/comm/check_level.hpp"
-#include "shardwise/comm/detail/mismatch.hpp"
+#include "shardwise/comm/detail/equal_groups.hpp"
 #include "shardwise/comm/detail/ranks_text.hpp"
 #include "shardwise/comm/launch_environment.hpp"
 #include "shardwise/core/error.hpp"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
-#include "shardwise/comm/detail/thread_world.hpp"
+#include "shardwise/comm/detail/rank_progress.hpp"
 #include "shardwise/core/compiled.hpp"
 #include "shardwise/core/fixed_list.hpp"
 

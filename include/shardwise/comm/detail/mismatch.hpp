@@ -8,6 +8,7 @@
 #include <string>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/equal_groups.hpp"
 #include "shardwise/comm/given_options.hpp"
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/compiled.hpp"
@@ -37,36 +38,6 @@ struct CallText {
   }
 };
 
-/// Ranks of a group, by their numbers in it.
-using SomeRanks = GrowingList<std::size_t>;
-
-/// A function of two things, to which this refers: valid during the call that it is made for. So
-/// what takes one is compiled once.
-template <class T>
-class Relation {
- public:
-  template <class F>
-  Relation(const F& holds)
-      : holds_(&holds), call_([](const void* f, const T& a, const T& b) {
-          return (*static_cast<const F*>(f))(a, b);
-        }) {}
-
-  bool operator()(const T& a, const T& b) const { return call_(holds_, a, b); }
-
- private:
-  const void* holds_;
-  bool (*call_)(const void*, const T&, const T&);
-};
-
-/// The ranks 0 to ranks - 1 in groups of equal ones, in the order of their first members.
-[[gnu::cold]] GrowingList<SomeRanks> groups_of_equal(std::size_t ranks,
-                                                     Relation<std::size_t> equal);
-
-/// "clip_norm is 1 on ranks 0, 2, and 0.5 on rank 1": of the options of each of `ranks` those that
-/// differ; empty if there are none. "other ones" for values that differ where they are not shown.
-[[gnu::cold]] std::string text_of_unlike(const GrowingList<const OptionsText*>& all,
-                                         std::span<const int> ranks);
-
 /// The text of a Mismatch; `calls` has the CallText of each rank. Empty if there is no memory.
 std::string describe_mismatch(std::uint64_t number, std::span<const int> ranks,
                               const CallText* calls, Relation<std::size_t> agree) noexcept;
@@ -88,11 +59,11 @@ std::string describe_message_mismatch(int sender, const Call& sent, int receiver
 
 #include <algorithm>
 #include <limits>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "shardwise/comm/detail/ranks_text.hpp"
+#include "shardwise/comm/detail/unlike_options.hpp"
 
 namespace shardwise::detail {
 
@@ -103,51 +74,6 @@ template <class T>
   for (std::size_t i = 1; i < things.size(); ++i)
     for (std::size_t j = i; j > 0 && before(things[j], things[j - 1]); --j)
       std::swap(things[j], things[j - 1]);
-}
-
-/// The value of an option; "not given" if there is none of this name, "too long to show" if it may
-/// have been cut off.
-[[gnu::cold]] inline std::string_view value_of_option(const OptionsText& options,
-                                                      std::string_view name) {
-  std::string_view lines = options.lines.data();
-  for (std::size_t end = lines.find('\n'); end != lines.npos; end = lines.find('\n')) {
-    if (lines.starts_with(name) && lines[name.size()] == ' ')
-      return lines.substr(name.size() + 1, end - name.size() - 1);
-    lines.remove_prefix(end + 1);
-  }
-  return options.is_whole ? "not given" : "too long to show";
-}
-
-///@{
-/// What of a value is shown, and what ranks compare: that is behind a tab, if there is one.
-inline std::string_view shown_part(std::string_view value) {
-  return value.substr(0, value.find('\t'));
-}
-inline std::string_view compared_part(std::string_view value) {
-  return value.substr(value.find('\t') + 1);
-}
-///@}
-
-/// "clip_norm is 1 on ranks 0, 2, and 0.5 on rank 1"; empty if it does not differ.
-[[gnu::cold]] inline std::string text_of_unlike(std::string_view name,
-                                                const GrowingList<const OptionsText*>& all,
-                                                std::span<const int> ranks) {
-  const auto value = [&](std::size_t r) { return value_of_option(*all[r], name); };
-  const auto groups = groups_of_equal(all.size(), [&](std::size_t q, std::size_t r) {
-    return compared_part(value(q)) == compared_part(value(r));
-  });
-  if (groups.size() < 2) return {};
-  std::string text = sentence({name, " is "});
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    GrowingList<int> of_world;
-    for (const std::size_t rank : groups[g]) of_world.add(ranks[rank]);
-    const std::string_view shown = shown_part(value(groups[g][0]));
-    bool is_new = true;
-    for (std::size_t h = 0; h < g; ++h) is_new &= shown_part(value(groups[h][0])) != shown;
-    append(text, {g == 0 ? "" : ", and ", is_new ? shown : std::string_view("other ones"), " on ",
-                  ranks_text(of_world)});
-  }
-  return text;
 }
 
 /// The calls of all ranks of a group in collective `number`, of which some differ, and the text of
@@ -371,34 +297,6 @@ SHARDWISE_INLINE std::string CallText::what() const {
   if (mark.depth > 0) return place.data();
   const bool is_of_model = place[0] != '\0';
   return sentence({call.data(), is_of_model ? " of " : "", place.data()});
-}
-
-SHARDWISE_INLINE GrowingList<SomeRanks> groups_of_equal(std::size_t ranks,
-                                                        Relation<std::size_t> equal) {
-  GrowingList<SomeRanks> groups;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    std::size_t g = 0;
-    while (g < groups.size() && !equal(groups[g][0], r)) ++g;
-    if (g == groups.size()) groups.add({});
-    groups[g].add(r);
-  }
-  return groups;
-}
-
-SHARDWISE_INLINE std::string text_of_unlike(const GrowingList<const OptionsText*>& all,
-                                            std::span<const int> ranks) {
-  std::string text;
-  for (const OptionsText* const one : all) {
-    std::string_view lines = one->lines.data();
-    for (std::size_t end = lines.find('\n'); end != lines.npos; end = lines.find('\n')) {
-      const std::string_view name = lines.substr(0, lines.find(' '));
-      lines.remove_prefix(end + 1);
-      const std::string unlike = text_of_unlike(name, all, ranks);
-      if (unlike.empty() || text.find(sentence({"; ", name, " is "})) != text.npos) continue;
-      append(text, {"; ", unlike});
-    }
-  }
-  return text.empty() ? text : text.substr(2);
 }
 
 SHARDWISE_INLINE std::string describe_mismatch(std::uint64_t number, std::span<const int> ranks,

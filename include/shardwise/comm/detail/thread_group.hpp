@@ -16,6 +16,7 @@
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/call_record.hpp"
 #include "shardwise/comm/detail/mailbox.hpp"
+#include "shardwise/comm/detail/rank_progress.hpp"
 #include "shardwise/comm/detail/thread_world.hpp"
 #include "shardwise/core/compiled.hpp"
 #include "shardwise/core/fixed_list.hpp"
