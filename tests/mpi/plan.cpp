@@ -316,17 +316,35 @@ TEST_CASE("more than 16 ranks add along a tree, and compare calls, in log2 P mes
 TEST_CASE("a sum of more than 16 ranks is under way while they do other things") {
   MpiCommunicator world(MPI_COMM_WORLD, {.timeout = std::chrono::seconds(30)});
   if (testing::World::get().lacks(17)) return;
-  MpiCommunicator ranks(MPI_COMM_WORLD,
-                        {.checks = CheckLevel::local, .timeout = std::chrono::seconds(30)});
   const int last = world.size() - 1;
-  std::vector<double> data(1 << 16, 1.0), token(1);
-  if (world.rank() == last) world.receive(std::span(token), 0);
-  auto sum = ranks.begin_all_reduce<double>(data, data);
-  if (world.rank() == 0) world.send(std::span<const double>(token), last);
-  world.barrier();
-  sum.finish();
-  CHECK(data.front() == ranks.size());
-  CHECK(data.back() == ranks.size());
+  for (const CheckLevel checks : {CheckLevel::local, CheckLevel::communicating}) {
+    MpiCommunicator ranks(MPI_COMM_WORLD, {.checks = checks, .timeout = std::chrono::seconds(30)});
+    std::vector<double> data(1 << 16, 1.0), token(1);
+    if (world.rank() == last) world.receive(std::span(token), 0);
+    auto sum = ranks.begin_all_reduce<double>(data, data);
+    if (world.rank() == 0) world.send(std::span<const double>(token), last);
+    world.barrier();
+    sum.finish();
+    CHECK(data.front() == ranks.size());
+    CHECK(data.back() == ranks.size());
+  }
+}
+
+TEST_CASE("of sums of more than 16 ranks that are under way each is compared with its own") {
+  MpiCommunicator ranks(MPI_COMM_WORLD, {.timeout = std::chrono::seconds(30)});
+  if (testing::World::get().lacks(17)) return;
+  using Sum = decltype(ranks.begin_all_reduce<double>({}, {}));
+  std::vector<std::vector<double>> data;
+  for (std::size_t n = 1; n <= 50; ++n) data.emplace_back(n, 1.0);  // another call each
+  std::vector<Sum> sums;
+  for (std::vector<double>& some : data) {
+    sums.push_back(ranks.begin_all_reduce<double>(some, some));
+    for (std::size_t i = sums.size(); i > 0; --i) sums[i - 1].progress();  // the newest first
+  }
+  CHECK(testing::message_of<collective_error>([&] {
+          for (Sum& sum : sums) sum.finish();
+        }) == "");
+  for (const std::vector<double>& some : data) CHECK(some.back() == ranks.size());
 }
 
 TEST_CASE("of more than 16 ranks one does not come") {

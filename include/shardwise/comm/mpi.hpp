@@ -66,8 +66,7 @@ namespace shardwise {
 /// contract says. Checks at `communicating` add a message of 48 bytes to every other rank.
 ///
 /// As `BeginsCollectives` says, all_reduce, reduce_scatter and all_gather can also be under way
-/// while the rank computes, with the same messages. In a group of more than 16 ranks the call that
-/// begins one waits until all ranks have begun it, if ranks compare their calls.
+/// while the rank computes, with the same messages.
 ///
 /// Above 16 ranks each of these is sent in ceil(log2 P) messages instead of P-1: those of checks,
 /// of all_gather (up to two for each, where the blocks of the last and the first rank meet), and of

@@ -7,6 +7,7 @@
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/mpi_agreement.hpp"
+#include "shardwise/comm/detail/mpi_comparison.hpp"
 #include "shardwise/comm/detail/mpi_exchange.hpp"
 #include "shardwise/comm/detail/mpi_rounds.hpp"
 #include "shardwise/comm/detail/mpi_transfers.hpp"
@@ -25,7 +26,7 @@ class BegunCollective final : InBackground {
   BegunCollective(Exchange& exchange, Agreement* agreement)
       : exchange_(exchange),
         agreement_(agreement),
-        comparison_(exchange.world_ranks().size()),
+        comparison_(agreement == nullptr ? 0 : agreement->messages()),
         rounds_(exchange.place()),
         transfers_(exchange.place().size) {}
 
@@ -34,8 +35,7 @@ class BegunCollective final : InBackground {
   /// The number in its group of the collective that it is or was last.
   std::uint64_t number() const { return number_; }
 
-  /// The next collective of the group. Does not wait where each rank exchanges with each; in a
-  /// larger group the comparison of calls does.
+  /// The next collective of the group. Does not wait.
   template <class Move>
   void begin(const Call& call, const Move& m) {
     rounds_.begin(m);
@@ -44,13 +44,8 @@ class BegunCollective final : InBackground {
     exchange_.begin(call_);
     number_ = exchange_.number();
     failure_ = nullptr;
-    if (agreement_ != nullptr && exchange_.is_direct()) {
-      agreement_->begin(call_, comparison_);
-      stage_ = Stage::comparing;
-    } else {
-      if (agreement_ != nullptr) agreement_->agree(call_);
-      stage_ = Stage::moving;
-    }
+    if (agreement_ != nullptr) agreement_->begin(call_, comparison_);
+    stage_ = agreement_ != nullptr ? Stage::comparing : Stage::moving;
     enter();
     help();
   }
@@ -83,7 +78,7 @@ class BegunCollective final : InBackground {
     }
     const bool differs = stage_ == Stage::differing;
     end();
-    if (differs) agreement_->end(call_, comparison_, wait());
+    if (differs) agreement_->end(call_, comparison_);
   }
 
  private:
@@ -99,18 +94,8 @@ class BegunCollective final : InBackground {
   bool go_on() {
     switch (stage_) {
       case Stage::comparing:
-        if (!are_done(comparison_.received())) {
-          agreement_->throw_if_anyone_left(call_);  // who says so only once
-          return false;
-        }
-        if (!Agreement::are_same(comparison_)) {
-          agreement_->note_left(comparison_);
-          stage_ = Stage::differing;
-        } else if (are_done(comparison_.sent())) {
-          stage_ = Stage::moving;
-        } else {
-          return false;
-        }
+        if (!agreement_->go_on(call_, comparison_)) return false;
+        stage_ = comparison_.heard == comparison_.mine ? Stage::moving : Stage::differing;
         return true;
       case Stage::moving:
         if (!transfers_.are_done()) return false;
@@ -126,8 +111,7 @@ class BegunCollective final : InBackground {
 
   /// The world ranks for which it waits.
   std::vector<int> missing() {
-    if (stage_ != Stage::comparing) return transfers_.missing();
-    return missing_partners(comparison_.received(), exchange_.world_ranks());
+    return stage_ == Stage::comparing ? agreement_->missing(comparison_) : transfers_.missing();
   }
 
   /// Ends the job if it fails while MPI may still write to the caller's memory.
@@ -157,7 +141,7 @@ class BegunCollective final : InBackground {
   Call call_{};
   std::uint64_t number_ = 0;
   std::exception_ptr failure_{};
-  Agreement::Comparison comparison_;
+  Comparison comparison_;
   Rounds rounds_;
   Transfers transfers_;
 };

@@ -25,7 +25,19 @@ class ControlChannel {
   /// What other ranks tell when they leave groups that this rank has left.
   Partings& partings() { return partings_; }
 
-  /// Does not wait. `message` has to stay as long as MPI runs.
+  ///@{
+  /// Do not wait. `message` has to stay until `request` is done.
+  void send(const ControlMessage& message, int rank, int tag, MPI_Request* request) const {
+    check(MPI_Isend(&message, ControlMessage::bytes, MPI_BYTE, rank, tag, comm(), request),
+          "MPI_Isend");
+  }
+  void receive(ControlMessage& message, int rank, int tag, MPI_Request* request) const {
+    check(MPI_Irecv(&message, ControlMessage::bytes, MPI_BYTE, rank, tag, comm(), request),
+          "MPI_Irecv");
+  }
+  ///@}
+
+  /// Does not wait, and says of no error. `message` has to stay as long as MPI runs.
   void send(const ControlMessage& message, int rank, int tag) const {
     MPI_Request sent = MPI_REQUEST_NULL;
     MPI_Isend(&message, ControlMessage::bytes, MPI_BYTE, rank, tag, comm(), &sent);

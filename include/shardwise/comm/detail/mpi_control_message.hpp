@@ -24,15 +24,15 @@ struct ControlMessage {
   ControlMessage() = default;
   explicit ControlMessage(std::uint64_t which) : number(which) {}
   /// That its rank gave up because rank `who` of the group has left it.
-  static ControlMessage given_up_for(std::size_t who) {
+  static ControlMessage given_up_for(int who) {
     ControlMessage message(gave_up);
-    message.call.root = static_cast<std::int32_t>(who);
+    message.call.root = who;
     return message;
   }
   ControlMessage(std::uint64_t which, const Call& made) : number(which), call(made) {}
 
   bool has_left() const { return number == left; }
-  bool has_call() const { return number != left && number != gave_up; }
+  bool has_given_up() const { return number == gave_up; }
   friend bool operator==(const ControlMessage&, const ControlMessage&) = default;
 
   static constexpr int bytes = 48;

@@ -34,9 +34,9 @@ class MpiGroup {
         rounds_(exchange_.place()),
         shares_(world_ranks_.size()),
         bytes_(world_ranks_.size()),
-        agreement_(world_->channel ? std::make_unique<Agreement>(world_->channel, exchange_,
-                                                                 world_ranks_, rank_)
-                                   : nullptr),
+        agreement_(world_->channel
+                       ? std::make_unique<Agreement>(world_->channel, exchange_, world_ranks_)
+                       : nullptr),
         messages_(world_, comm_, world_ranks_, exchange_, agreement_.get()) {}
   MpiGroup(const MpiGroup&) = delete;
   MpiGroup& operator=(const MpiGroup&) = delete;
