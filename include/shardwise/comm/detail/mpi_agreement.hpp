@@ -8,15 +8,12 @@
 #include <iterator>
 #include <memory>
 #include <new>
-#include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
-#include "shardwise/comm/detail/block_mismatch.hpp"
 #include "shardwise/comm/detail/chosen_checks.hpp"
 #include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/comm/detail/mpi_comparison.hpp"
@@ -27,7 +24,6 @@
 #include "shardwise/comm/detail/mpi_transfers.hpp"
 #include "shardwise/comm/detail/mpi_wait.hpp"
 #include "shardwise/comm/detail/sum_tree.hpp"
-#include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/partition.hpp"
 
@@ -64,7 +60,7 @@ class Agreement {
     for (int& rank : partners_) rank = world_ranks_[index(rank)];
     const int number = exchange.place().rank == 0 ? channel_->number_of_next_group() : 0;
     std::vector<int> numbers;
-    gather(number, numbers);
+    exchange_.gather(number, numbers);
     collective_tag_ = 2 * numbers[0];
     message_tag_ = 2 * numbers[0] + 1;
   }
@@ -144,24 +140,6 @@ class Agreement {
     return missing_partners(of.requests, partners_);
   }
 
-  /// For an all_to_all, after agree(), which does not compare counts: throws on all ranks if one
-  /// sends another size than its receiver expects. Each rank tells each what it sends there, and
-  /// all what it finds, so that nobody needs the counts of all pairs.
-  void agree_on_blocks(std::span<const std::size_t> sent, std::span<const std::size_t> expected) {
-    const auto rank = static_cast<std::size_t>(exchange_.place().rank);
-    sent_.assign(sent.begin(), sent.end());
-    sent_here_.assign(sent.begin(), sent.end());  // of this rank itself
-    for (std::size_t r = 0; r < sent_.size(); ++r) {
-      exchange_.outgoing()[r] = count_of(sent_[r]);
-      exchange_.incoming()[r] = count_of(sent_here_[r]);
-    }
-    exchange_.run(Dtype::uint8);
-    gather(first_block_mismatch(rank, sent_here_, expected), found_);
-    const auto name = [&](std::size_t rank) { return world_ranks_[rank]; };
-    if (const auto first = first_found(found_))
-      throw collective_error(describe_block_mismatch(*first, name));
-  }
-
   /// Tells the receiver about a message; `message` must stay until `request` is done.
   void announce(const ControlMessage& message, int to, MPI_Request* request) {
     has_messages_ = true;
@@ -193,9 +171,6 @@ class Agreement {
 
  private:
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-  static Block count_of(std::size_t& one) {
-    return {reinterpret_cast<std::byte*>(&one), sizeof one};
-  }
 
   /// Those from which this rank hears in a comparison, or that it tells, round after round.
   static std::vector<int> partners(Place place, bool told) {
@@ -235,20 +210,12 @@ class Agreement {
     return true;
   }
 
-  /// Of all ranks, in order. A collective.
-  template <class T>
-  void gather(const T& mine, std::vector<T>& all) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    all.resize(world_ranks_.size());
-    exchange_.gather_bytes(&mine, all.data(), sizeof mine);
-  }
-
   /// A collective of ranks that know that the calls differ.
   [[noreturn]] void throw_mismatch(const Call& call, const ControlMessage& mine) {
     std::vector<ControlMessage> calls;
     std::vector<CallText> texts;
-    gather(mine, calls);
-    gather(CallText(call), texts);
+    exchange_.gather(mine, calls);
+    exchange_.gather(CallText(call), texts);
     const auto same = [&](std::size_t q, std::size_t r) { return calls[q] == calls[r]; };
     throw collective_error(describe_mismatch(mine.number, world_ranks_, texts.data(), same));
   }
@@ -313,11 +280,8 @@ class Agreement {
   int message_tag_ = 0;
   bool has_messages_ = false;                // whether this rank has sent or received one
   std::unique_ptr<ControlMessage> parting_;  // what it told when it heard that another has left
-  std::vector<std::size_t> sent_;            // of an all_to_all, by rank: what this rank sends
-  std::vector<std::size_t> sent_here_;       // and what is sent to it
-  std::vector<std::optional<BlockMismatch>> found_;  // by rank
-  std::vector<char> has_left_;                       // by rank
-  std::string failure_;  // the error of the wait that failed, if one has
+  std::vector<char> has_left_;               // by rank
+  std::string failure_;                      // the error of the wait that failed, if one has
 };
 
 }  // namespace shardwise::detail::mpi

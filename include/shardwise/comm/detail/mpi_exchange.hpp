@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
@@ -117,6 +118,13 @@ class Exchange {
     throw;
   }
 
+  /// `all` gets `mine` of all ranks, in rank order.
+  template <class T>
+  void gather(const T& mine, std::vector<T>& all) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    all.resize(index(size_));
+    gather_bytes(&mine, all.data(), sizeof mine);
+  }
   /// Every rank gets the `bytes` bytes at `mine` of all ranks, in rank order.
   void gather_bytes(const void* mine, void* all, std::size_t bytes) {
     auto* const blocks = static_cast<std::byte*>(all);

@@ -12,6 +12,7 @@
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/mpi_agreement.hpp"
 #include "shardwise/comm/detail/mpi_begun_collective.hpp"
+#include "shardwise/comm/detail/mpi_block_agreement.hpp"
 #include "shardwise/comm/detail/mpi_exchange.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/mpi_messages.hpp"
@@ -37,6 +38,7 @@ class MpiGroup {
         agreement_(world_->channel
                        ? std::make_unique<Agreement>(world_->channel, exchange_, world_ranks_)
                        : nullptr),
+        blocks_(exchange_),
         messages_(world_, comm_, world_ranks_, exchange_, agreement_.get()) {}
   MpiGroup(const MpiGroup&) = delete;
   MpiGroup& operator=(const MpiGroup&) = delete;
@@ -56,7 +58,7 @@ class MpiGroup {
     if (agreement_) agreement_->agree(call);
   }
   void agree_on_blocks(std::span<const std::size_t> sent, std::span<const std::size_t> received) {
-    if (agreement_) agreement_->agree_on_blocks(sent, received);
+    if (agreement_) blocks_.agree(sent, received);
   }
 
   /// Makes a collective that goes in Rounds, and waits for it.
@@ -123,6 +125,7 @@ class MpiGroup {
   std::vector<std::size_t> shares_;
   std::vector<std::uint8_t> bytes_;  // of barriers
   std::unique_ptr<Agreement> agreement_;
+  BlockAgreement blocks_;
   std::vector<std::unique_ptr<BegunCollective>> begun_{};
   Messages messages_;
 };
