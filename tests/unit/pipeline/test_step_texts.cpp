@@ -42,8 +42,8 @@ TEST_CASE("segments are told batch by batch, and of more than eight their number
   CHECK(detail::segments_text(Lists{{}, {}}) == "none");
   CHECK(
       detail::segments_text(Lists{{{.row = 0, .rows = 5}},
-                                  {{.row = 5, .rows = 5, .position = 3}, {.row = 1, .rows = 1}}}) ==
-      "batch 0 rows 0 to 4, batch 1 rows 5 to 9 from position 3, batch 1 rows 1 to 1");
+                                  {{.row = 5, .rows = 5, .position = 1}, {.row = 1, .rows = 1}}}) ==
+      "batch 0 rows 0 to 4, batch 1 rows 5 to 9 from position 1, batch 1 rows 1 to 1");
   CHECK(detail::segments_text(Lists{rows(8)}).ends_with(", batch 0 rows 7 to 7"));
   CHECK(detail::segments_text(Lists{rows(9)}).starts_with("9 segments\t"));
   CHECK(detail::segments_text(Lists{rows(9)}) != detail::segments_text(Lists{{}, rows(9)}));
