@@ -3,9 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -227,6 +230,62 @@ TEST_CASE("a token in front, a mask and lines of whole samples are those of one 
   }
 }
 
+namespace {
+
+/// y = x + Σ x over all elements of the batch. Its sum runs along every axis of a mesh.
+struct AddsSum : KeepsOneOf<Invariant, Sharded<Axis::batch>, Sharded<Axis::sequence>> {
+  static constexpr Saves saves = Saves::nothing;
+  static constexpr bool keeps_shape = true;
+  template <Layout In>
+  using exchanges =
+      std::tuple<Exchange<std::conditional_t<ShardedLayout<In>, Redistribute<Partial, Replicated>,
+                                             Redistribute<In, In>>>>;
+  constexpr std::array<Shape, 1> exchange_shapes(const Shape&) const { return {}; }
+  constexpr Shape output_shape(const Shape& x) const { return x; }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& x, const Y& y) const {
+    auto mine = frame.template exchange_input<0>();
+    mine.writable()[0] = sum_of(x);
+    add(x, frame.template exchange<0>(std::move(mine)).view()[0], y);
+  }
+  /// dx = dy + Σ dy
+  template <class Frame, class DY, class DX>
+  void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
+    auto mine = frame.template adjoint_input<0>();
+    mine.writable()[0] = sum_of(dy);
+    const auto total = frame.template exchange_adjoint<0>(std::move(mine));
+    if constexpr (Frame::input_gradient) add(dy, total.view()[0], dx);
+  }
+
+ private:
+  static double sum_of(const auto& x) {
+    return std::accumulate(x.data(), x.data() + x.size(), 0.0);
+  }
+  static void add(const auto& x, double number, const auto& y) {
+    for (std::size_t i = 0; i < x.size(); ++i) y.data()[i] = x[i] + number;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a sum that a layer exchanges is that of all tokens of all samples") {
+  const auto with_sum = [](std::int64_t seed, std::size_t elements) {
+    Numbers numbers(elements);
+    for (std::size_t i = 0; i < elements; ++i)
+      numbers[i] = witness::made(seed, static_cast<std::int64_t>(i));
+    const double sum = std::accumulate(numbers.begin(), numbers.end(), 0.0);
+    for (double& number : numbers) number += sum;
+    return numbers;
+  };
+  using Net = Sequential<AddsSum, FlattenFrom<Axis::sequence>>;
+  const auto by_formula = std::pair(with_sum(1, 4 * 5 * 3), with_sum(2, 4 * 5 * 3));
+  for (const mesh& sizes : contexts) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes, [&](Ranks& ranks) { CHECK(given<Net>(ranks) == by_formula); });
+  }
+}
+
 TEST_CASE("the statistics of a batch normalisation are those of all tokens of all samples") {
   using Normed = Sequential<BatchNorm<3>, FlattenFrom<Axis::sequence>>;
   const auto one = on_one_rank([](Ranks& ranks) { return given<Normed>(ranks); });
@@ -252,13 +311,13 @@ struct Copies {
 };
 /// Does not say what it reads of tokens that are split.
 struct Unsaid : Copies, KeepsOneOf<Invariant, Sharded<Axis::batch>> {};
-/// Exchanges a number of tokens as if only ranks along `tensor` had different ones.
-struct SumsTokens : Copies, KeepsOneOf<Invariant, Sharded<Axis::batch>, Sharded<Axis::sequence>> {
+/// Gathers numbers of tokens, and only sums run along other axes than `tensor`.
+struct GathersTokens : Copies,
+                       KeepsOneOf<Invariant, Sharded<Axis::batch>, Sharded<Axis::sequence>> {
   template <Layout In>
-  using exchanges = std::tuple<
-      Exchange<std::conditional_t<std::same_as<In, Sharded<Axis::sequence>>,
-                                  Redistribute<Partial, Replicated>, Redistribute<In, In>>>>;
-  constexpr std::array<Shape, 1> exchange_shapes(const Shape&) const { return {}; }
+  using exchanges = std::tuple<Exchange<Redistribute<
+      In, std::conditional_t<std::same_as<In, Sharded<Axis::sequence>>, Replicated, In>>>>;
+  constexpr std::array<Shape, 1> exchange_shapes(const Shape& x) const { return {x}; }
 };
 /// Says that it keeps tokens, but gives half as many.
 struct Halves : Copies, KeepsOneOf<Invariant, Sharded<Axis::batch>, Sharded<Axis::sequence>> {
@@ -302,7 +361,7 @@ TEST_CASE("what cannot be cut by tokens is refused on every rank before it sends
                      }),
                      {"may read several tokens of a sample", "Sharded<Axis::sequence>"});
     };
-    refuses_tokens(Sequential<SumsTokens>{});
+    refuses_tokens(Sequential<GathersTokens>{});
     refuses_tokens(Sequential<Halves>{});
     refuses_tokens(Join<Looks, Identity, Identity>{});
     using Line = Model<Lined, OnMesh, OfSamples, ForwardOnly>;

@@ -81,4 +81,24 @@ static_assert(
                  PlanesToTokens, Sum, To<Partial>, Concat<Axis::channel>>);
 static_assert(!keep_samples<Concat<Axis::batch>>);
 
+// What ranks combine of the numbers that layers exchange.
+template <class L, std::size_t Index, bool Back>
+constexpr auto combined =
+    detail::combined_over<detail::exchanges_on_mesh_t<L, Invariant>, Index, Back>;
+template <class L, std::size_t Index, bool Back, bool Samples, bool Tokens, bool Rows>
+constexpr bool is_combined = combined<L, Index, Back>.has(Axis::batch) ==
+                             Samples&& combined<L, Index, Back>.has(Axis::sequence) ==
+                             Tokens&& combined<L, Index, Back>.has(Axis::height) == Rows;
+
+static_assert(is_combined<BatchNorm<8>, 0, false, true, true, true> &&
+              is_combined<BatchNorm<8>, 0, true, true, true, true>);
+static_assert(is_combined<GroupNorm<2, 8>, 0, false, false, false, true> &&
+              is_combined<GroupNorm<2, 8>, 0, true, false, false, true>);
+static_assert(is_combined<GlobalMaxPool, 0, false, false, false, true> &&
+              is_combined<GlobalMaxPool, 1, false, false, false, true>);
+static_assert(is_combined<LayerNorm<8>, 0, false, false, false, false>);
+static_assert(
+    is_combined<Experts<split::expert, ExpertSizes{}, true>, 0, false, true, true, false> &&
+    is_combined<Experts<split::expert, ExpertSizes{}, true>, 0, true, false, false, false>);
+
 }  // namespace

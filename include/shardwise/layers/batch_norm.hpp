@@ -41,9 +41,9 @@ inline constexpr bool has_whole_channels =
 
 /// Sums over each channel. They are exchanged in double; BatchNorm says why.
 template <Layout In>
-using ChannelSums = SumOverSamples<std::conditional_t<has_whole_channels<In>, Redistribute<In, In>,
-                                                      Redistribute<Partial, Replicated>>,
-                                   double>;
+using ChannelSums = Exchange<std::conditional_t<has_whole_channels<In>, Redistribute<In, In>,
+                                                Redistribute<Partial, Replicated>>,
+                             Reduction::sum, double>;
 
 template <Layout In>
 using ChannelParameter = ParameterUse<

@@ -48,9 +48,9 @@ struct ExpertLayouts<split::expert> : TakesAndGives<Replicated, Partial> {
 
 /// The sums over all rows that a balancing loss needs, see BalanceSums.
 template <class In>
-using BalanceExchange = CountOverSamples<
+using BalanceExchange = Exchange<
     std::conditional_t<ShardedLayout<In>, Redistribute<Partial, Invariant>, Redistribute<In, In>>,
-    double>;
+    Reduction::sum, double>;
 
 template <class S, class In>
 using ExpertParameters = std::tuple<

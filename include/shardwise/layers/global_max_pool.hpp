@@ -144,8 +144,8 @@ class GlobalMaxPool {
   using output_layout = std::conditional_t<detail::is_space_split<In>, Invariant, In>;
 
   template <Layout In>
-  using exchanges = std::tuple<ExchangeOverRows<OfRanks<In>, Reduction::max>,
-                               ExchangeOverRows<OfRanks<In>, Reduction::min, double>>;
+  using exchanges = std::tuple<Exchange<OfRanks<In>, Reduction::max>,
+                               Exchange<OfRanks<In>, Reduction::min, double>>;
 
   constexpr Shape output_shape(const Shape& x) const { return detail::one_of_each_plane(x); }
 

@@ -29,9 +29,8 @@ namespace detail {
 
 /// A sum over the elements of each group; no communication if ranks have whole groups.
 template <Layout In>
-using GroupSum =
-    SumOverRows<std::conditional_t<is_space_split<In>, Redistribute<Partial, Replicated>,
-                                   Redistribute<In, In>>>;
+using GroupSum = Exchange<std::conditional_t<is_space_split<In>, Redistribute<Partial, Replicated>,
+                                             Redistribute<In, In>>>;
 
 /// In place of a number of groups: one for each channel.
 inline constexpr std::size_t each_channel = 0;

@@ -74,41 +74,10 @@ struct Exchange {
                 "Invariant> or Redistribute<Partial, Replicated>.");
 };
 
-/// An exchange of sums over the samples of a batch. On a mesh, ranks that have other samples add
-/// theirs, after the exchange and after its adjoint. Each rank uses the values for its own samples,
-/// as it uses those of Replicated.
-template <class R, class Values = void>
-struct SumOverSamples : Exchange<R, Reduction::sum, Values> {};
-
-/// The same of sums that backward takes as constants, such as counts. There is no adjoint to run.
-template <class R, class Values = void>
-struct CountOverSamples : Exchange<R, Reduction::sum, Values> {};
-
-/// An exchange of numbers over the rows of images. On a mesh, ranks along `context` that have other
-/// rows combine theirs, too, after the exchange and after its adjoint.
-template <class R, Reduction Op = Reduction::sum, class Values = void>
-struct ExchangeOverRows : Exchange<R, Op, Values> {};
-/// The same of sums.
-template <class R>
-using SumOverRows = ExchangeOverRows<R>;
-
 namespace detail {
-template <class E>
-inline constexpr bool is_over_rows = false;
-template <class R, Reduction Op, class Values>
-inline constexpr bool is_over_rows<ExchangeOverRows<R, Op, Values>> = true;
-template <class E>
-inline constexpr bool adds_samples = false;
-template <class R, class Values>
-inline constexpr bool adds_samples<SumOverSamples<R, Values>> = true;
-template <class R, class Values>
-inline constexpr bool adds_samples<CountOverSamples<R, Values>> = true;
-
-/// Whether backward runs the adjoint of an exchange.
+/// Whether an exchange has an adjoint.
 template <class E>
 inline constexpr bool has_adjoint = E::reduction == Reduction::sum;
-template <class R, class Values>
-inline constexpr bool has_adjoint<CountOverSamples<R, Values>> = false;
 }  // namespace detail
 
 /// The layouts of a layer that works on single elements or whole rows: it keeps the offered layout,
@@ -185,8 +154,8 @@ struct TakesAndGives {
 /// On a mesh    ranks along other axes than `tensor` have slices: other samples, tokens, rows. The
 ///              rules hold there, too: `input_layout<S, S>`, where S is `Sharded<A>` of batch,
 ///              sequence or height. A layer that takes and gives S computes each sample, token or
-///              row by itself, but for what it exchanges (`SumOverSamples`, `CountOverSamples`, of
-///              rows `ExchangeOverRows`) and what the frame says of the whole batch. With
+///              row by itself, but for `exchanges<S>`, which run along that axis if all are
+///              all-reduces or move nothing, and what the frame says of the whole batch. With
 ///              `Haloed<A, W>` it is given what its windows read of other slices, and
 ///              `frame.rows_begin()`. If it gives `Partial` or `Invariant`, that is cut into
 ///              slices; if it gives another split, it is given whole samples in place of tokens or

@@ -43,7 +43,10 @@ class Bound {
   using In = input_layout_at_t<L, E>;
   using Out = output_layout_at_t<L, E>;
   using Parameters = parameters_t<L, In>;
-  using F = Frame<In, S, Parameters, exchanges_t<L, In>>;
+  using Exchanges =
+      typename std::conditional_t<MeshCommunicator<typename Ctx::communicator>,
+                                  exchanges_on_mesh<L, In>, exchanges_of<L, In>>::type;
+  using F = Frame<In, S, Parameters, Exchanges>;
   static constexpr std::size_t parameter_count = F::parameter_count;
   static constexpr bool owns_parameters = parameter_count > 0 && !detail::borrows_parameters<L>;
   using Own = detail::OwnParameters<Ctx, Parameters>;

@@ -68,7 +68,7 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   /// `sample_elements` of them.
   Frame(Run<Ctx>& run, const Bound& bound, std::uint64_t ordinal,
         const typename Base::Shapes& exchange_shapes, std::uint64_t sample_elements)
-      : Base(run, exchange_shapes),
+      : Base(run, exchange_shapes, &bound.in),
         run_(run),
         bound_(bound),
         ordinal_(ordinal),

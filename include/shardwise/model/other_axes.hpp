@@ -3,6 +3,7 @@
 // samples, tokens or rows: its own rules of layouts say it. Types only.
 
 #include <concepts>
+#include <cstddef>
 #include <tuple>
 #include <type_traits>
 
@@ -23,14 +24,14 @@ struct rules_along_others<L> {
   using type = typename L::along_other_axes;
 };
 
-/// Whether ranks that have different parts along Cut run these exchanges, as far as they move
-/// anything.
-template <Axis Cut, class Exchanges>
+/// Whether ranks that have different slices run these exchanges: all-reduces, or nothing that
+/// moves.
+template <class Exchanges>
 inline constexpr bool run_over_slices = false;
-template <Axis Cut, class... Es>
-inline constexpr bool run_over_slices<Cut, std::tuple<Es...>> =
-    ((Es::redistribution::movement == Movement::none || adds_samples<Es> ||
-      (Cut == Axis::height && is_over_rows<Es>)) &&
+template <class... Es>
+inline constexpr bool run_over_slices<std::tuple<Es...>> =
+    ((Es::redistribution::movement == Movement::none ||
+      Es::redistribution::movement == Movement::all_reduce) &&
      ...);
 
 /// The rule of L where ranks cut its input by Cut: what it takes then, and what it gives.
@@ -44,8 +45,8 @@ struct RuleOfSlices {
   static constexpr bool gives_other_split =
       layout_value<given>.cuts() && !std::same_as<given, Sharded<Cut>>;
   /// Whether L takes slices, with what its windows read beyond them, and whether it keeps them.
-  static constexpr bool takes_slices = layout_value<taken>.cuts(Cut) && !gives_other_split &&
-                                       run_over_slices<Cut, exchanges_t<L, taken>>;
+  static constexpr bool takes_slices =
+      layout_value<taken>.cuts(Cut) && !gives_other_split && run_over_slices<exchanges_t<L, taken>>;
   static constexpr bool keeps_slices =
       takes_slices && std::same_as<taken, Sharded<Cut>> && std::same_as<given, taken>;
 };
@@ -82,5 +83,72 @@ struct RuleOfRows {
   static constexpr bool takes_rows = moves_taken || moves_given || (runs && Cut == Axis::height);
   ///@}
 };
+
+// --- exchanges -----------------------------------------------------------------------------------
+
+/// The exchanges of a layer: along `tensor`, and along an axis whose ranks cut its input by
+/// samples, tokens or rows. Each list has as many. A loss, and a layer on ranks of one axis, has a
+/// std::tuple for those along `tensor`.
+template <class AlongTensor, class OfSamples, class OfTokens, class OfRows>
+struct ExchangesOnMesh {
+  using along_tensor = AlongTensor;
+};
+
+template <class L, Layout In, class AlongTensor = exchanges_t<L, In>>
+struct exchanges_on_mesh {
+  using type =
+      ExchangesOnMesh<AlongTensor, exchanges_t<L, typename RuleOfSlices<L, Axis::batch>::taken>,
+                      exchanges_t<L, typename RuleOfRows<L, Axis::sequence>::taken>,
+                      exchanges_t<L, typename RuleOfRows<L, Axis::height>::taken>>;
+};
+template <class L, Layout In>
+struct exchanges_on_mesh<L, In, std::tuple<>> {
+  using type = std::tuple<>;
+};
+/// The exchanges of L, whose input is In along `tensor`, along each axis of a mesh.
+template <class L, Layout In>
+using exchanges_on_mesh_t = typename exchanges_on_mesh<L, In>::type;
+
+template <class Exchanges>
+struct exchanges_along_tensor {
+  using type = Exchanges;
+};
+template <class AlongTensor, class... OfSlices>
+struct exchanges_along_tensor<ExchangesOnMesh<AlongTensor, OfSlices...>> {
+  using type = AlongTensor;
+};
+/// Those along `tensor`.
+template <class Exchanges>
+using exchanges_along_tensor_t = typename exchanges_along_tensor<Exchanges>::type;
+
+/// Whether exchange Index of the list, or its adjoint, is an all-reduce.
+template <class List, std::size_t Index, bool Back>
+consteval bool is_all_reduce() {
+  using R = typename std::tuple_element_t<Index, List>::redistribution;
+  if constexpr (Back)
+    return adjoint_t<R>::movement == Movement::all_reduce;
+  else
+    return R::movement == Movement::all_reduce;
+}
+
+/// The cuts of a layer's input over which ranks combine the values of an exchange.
+struct CombinedOver {
+  bool samples = false, tokens = false, rows = false;
+
+  constexpr bool any() const { return samples || tokens || rows; }
+  constexpr bool has(Axis cut) const {
+    if (cut == Axis::sequence) return tokens;
+    return cut == Axis::height ? rows : samples;
+  }
+};
+/// Those of exchange Index, or with Back of its adjoint.
+template <class Exchanges, std::size_t Index, bool Back>
+inline constexpr CombinedOver combined_over{};
+template <class AlongTensor, class OfSamples, class OfTokens, class OfRows, std::size_t Index,
+          bool Back>
+inline constexpr CombinedOver
+    combined_over<ExchangesOnMesh<AlongTensor, OfSamples, OfTokens, OfRows>, Index, Back>{
+        is_all_reduce<OfSamples, Index, Back>(), is_all_reduce<OfTokens, Index, Back>(),
+        is_all_reduce<OfRows, Index, Back>()};
 
 }  // namespace shardwise::detail

@@ -171,8 +171,8 @@ struct PlanVisitor : WalkVisitor {
 
   template <class L, Layout In, bool Returns>
   constexpr void layer(const L& layer, const Shape& in, const Shape&) {
-    using Exchanges = exchanges_t<L, In>;
-    using Indices = std::make_index_sequence<std::tuple_size_v<Exchanges>>;
+    using Exchanges = exchanges_on_mesh_t<L, In>;
+    using Indices = std::make_index_sequence<std::tuple_size_v<exchanges_t<L, In>>>;
     CollectiveList used;  // whole parameters
     const bool is_of_stages = tied.begins_with<L>();
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "shardwise/model/collective_list.hpp"
 #include "shardwise/model/collective_of.hpp"
 #include "shardwise/model/mesh_slice.hpp"
+#include "shardwise/model/other_axes.hpp"
 #include "shardwise/redistribute/redistribute.hpp"
 
 namespace shardwise::detail {
@@ -42,36 +44,38 @@ constexpr void add_redistribution(CollectiveList& list, const Shape& shape, Dtyp
     list.add(split_by_samples(*entry, shape, sizes, cut));
 }
 
-/// The collectives of R in the exchange One of a layer or loss whose input is cut by `cut` over
-/// `context`.
-template <class One, class R>
-constexpr void add_exchange(CollectiveList& list, const Shape& shape, Dtype dtype,
-                            const mesh& sizes, Axis cut) {
-  const bool is_of_all_rows = is_over_rows<One> && cut == Axis::height;
-  mesh splitting = sizes;  // each rank along `context` has all of these numbers
-  if (is_of_all_rows) splitting.context = 1;
+/// The collectives of exchange Index of a layer or loss whose input is cut by `cut` over `context`;
+/// with Back, of its adjoint.
+template <class Exchanges, std::size_t Index, bool Back>
+constexpr CollectiveList calls_of_exchange(const Shape& shape, Dtype dtype, const mesh& sizes,
+                                           Axis cut) {
+  using One = std::tuple_element_t<Index, exchanges_along_tensor_t<Exchanges>>;
+  using R = std::conditional_t<Back, adjoint_t<typename One::redistribution>,
+                               typename One::redistribution>;
+  constexpr CombinedOver combined = combined_over<Exchanges, Index, Back>;
+  const auto is_combined = [&](MeshAxis axis) {
+    return sizes[axis] > 1 && combined.has(axis == MeshAxis::context ? cut : Axis::batch);
+  };
+  mesh splitting = sizes;  // ranks that combine numbers have all of them
+  for (const MeshAxis axis : sample_axes)
+    if (is_combined(axis)) splitting[axis] = 1;
+  CollectiveList list;
   add_redistribution<R>(list, shape, One::dtype(dtype), splitting, cut);
-  if constexpr (is_over_rows<One>) {
-    Collective entry = all_reduce(shape.elements(), One::dtype(dtype)).over(MeshAxis::context);
-    for (const MeshAxis axis : {MeshAxis::data, MeshAxis::replica})
-      if (sizes[axis] > 1) entry = entry.split_over(axis);
-    if (SplitLayout<typename R::to> && sizes.tensor > 1) entry = entry.split_over(MeshAxis::tensor);
-    if (sizes.context > 1 && is_of_all_rows) list.add(entry);
-  }
-  if constexpr (adds_samples<One>) {
-    const Collective entry = all_reduce(shape.elements(), One::dtype(dtype));
-    const bool is_split = SplitLayout<typename R::to> && sizes.tensor > 1;
-    add_over_samples(list, is_split ? entry.split_over(MeshAxis::tensor) : entry, sizes);
-  }
+  Collective along =
+      split_by_samples(all_reduce(shape.elements(), One::dtype(dtype)), shape, splitting, cut);
+  if (SplitLayout<typename R::to> && sizes.tensor > 1) along = along.split_over(MeshAxis::tensor);
+  for (const MeshAxis axis : sample_axes)
+    if (is_combined(axis)) list.add(along.over(axis));
+  return list;
 }
 
 template <class Exchanges, std::size_t N, std::size_t... Is>
 constexpr void add_exchanges(CollectiveList& list, const std::array<Shape, N>& shapes, Dtype dtype,
                              const mesh& sizes, Axis cut, std::index_sequence<Is...>) {
-  const auto add = [&]<class One>(std::type_identity<One>, const Shape& shape) {
-    add_exchange<One, typename One::redistribution>(list, shape, dtype, sizes, cut);
+  const auto add = [&](const CollectiveList& calls) {
+    for (const Collective& entry : calls) list.add(entry);
   };
-  (add(std::type_identity<std::tuple_element_t<Is, Exchanges>>{}, shapes[Is]), ...);
+  (add(calls_of_exchange<Exchanges, Is, false>(shapes[Is], dtype, sizes, cut)), ...);
 }
 
 /// From the last to the first: lists of adjoints are read backwards.
@@ -79,14 +83,14 @@ template <class Exchanges, std::size_t N, std::size_t... Is>
 constexpr void add_adjoint_exchanges(CollectiveList& list, const std::array<Shape, N>& shapes,
                                      Dtype dtype, const mesh& sizes, Axis cut,
                                      std::index_sequence<Is...>) {
-  const auto add = [&]<class One>(std::type_identity<One>, const Shape& shape) {
-    if constexpr (has_adjoint<One>) {
-      CollectiveList forward;
-      add_exchange<One, adjoint_t<typename One::redistribution>>(forward, shape, dtype, sizes, cut);
-      for (std::size_t i = forward.size(); i-- > 0;) list.add(forward[i]);
+  const auto add = [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
+    if constexpr (has_adjoint<std::tuple_element_t<I, exchanges_along_tensor_t<Exchanges>>>) {
+      const CollectiveList calls =
+          calls_of_exchange<Exchanges, I, true>(shapes[I], dtype, sizes, cut);
+      for (std::size_t i = calls.size(); i-- > 0;) list.add(calls[i]);
     }
   };
-  (add(std::type_identity<std::tuple_element_t<Is, Exchanges>>{}, shapes[Is]), ...);
+  (add(std::integral_constant<std::size_t, Is>{}), ...);
 }
 
 }  // namespace shardwise::detail

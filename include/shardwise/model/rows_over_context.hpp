@@ -143,9 +143,9 @@ void require_runs_over_context([[maybe_unused]] Run<Context>& run, [[maybe_unuse
     static_assert(
         computes_sample_by_sample<L>,
         "On a mesh ranks along `data` have different samples, and L computes with several: "
-        "its rule for Sharded<Axis::batch> is another than to keep it, or it exchanges "
-        "what is no SumOverSamples. Give the model ranks of one axis. A layer with a "
-        "split weight says in `along_other_axes` what it takes along other axes.");
+        "its rule for Sharded<Axis::batch> is another than to keep it, or has an exchange that is "
+        "no all-reduce. Give the model ranks of one axis. A layer with a split weight says in "
+        "`along_other_axes` what it takes along other axes.");
     const mesh& sizes = run.all_ranks.sizes();
     constexpr bool moves_rows = MovesRows<L> || GivesRows<L>;
     constexpr bool is_merge = sizeof...(Ins) > 1;  // of whose first operand nothing moves

@@ -340,16 +340,6 @@ void reduce_over_samples(Run<Context>& run, std::string (*name)(), std::span<T> 
   for (const MeshAxis axis : sample_axes) reduce_along(run, axis, name, numbers, reduction);
 }
 
-/// numbers = their reduction over the ranks that have other rows of the same images; nothing if
-/// none have.
-template <class Context, class T>
-void reduce_over_rows(Run<Context>& run, std::string (*name)(), std::span<T> numbers,
-                      Reduction reduction) {
-  if (!run.flight->slice.cuts_rows()) return;
-  const MarkedGiven without_slice(run.given_to_all);
-  reduce_along(run, MeshAxis::context, name, numbers, reduction);
-}
-
 /// The sum of a number on the host of every rank over those that have other samples of the batch.
 template <class Context>
 double sum_over_samples(Run<Context>& run, std::string (*name)(), double number) {
