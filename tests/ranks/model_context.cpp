@@ -175,7 +175,7 @@ namespace {
 
 /// Neither the token in front nor the mask is that of a rank's part.
 struct Lined : Sequential<ClassToken<3>, Dropout<1, 4>, FlattenFrom<Axis::sequence>> {};
-using OfSamples = Ends<Invariant, CutOverContext<Axis::batch>>;
+using OfSamples = Ends<Invariant, SamplesOverMesh<Invariant, Axis::batch>>;
 inline const Shape streams{{Axis::batch, 4}, {Axis::sequence, 5}, {Axis::feature, 3}};
 
 /// What a model gives, and the gradient of its input, with the plan of both.

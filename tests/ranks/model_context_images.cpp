@@ -42,7 +42,8 @@ struct Classifier
     : Sequential<Conv2d<split::output, 2, 6, padded>, BatchNorm<6>, Relu,
                  Conv2d<split::input, 6, 4, 2>, Relu, Conv2d<split::output, 4, 3, padded>, Flatten,
                  RowParallelLinear<3 * 4 * 3, 7>, Relu, ColumnParallelLinear<7, 5>> {};
-using OfImages = Ends<CutOverContext<Axis::height>, CutOverContext<Axis::batch>>;
+using OfImages =
+    Ends<SamplesOverMesh<Invariant, Axis::height>, SamplesOverMesh<Invariant, Axis::batch>>;
 
 template <class Ctx>
 double learn(Model<Classifier, Ctx, OfImages>& model, auto& optimizer) {
@@ -87,8 +88,8 @@ struct OfTiles
                  Conv2d<split::width, 6, 4, kernel(3, {.padding = 2, .dilation = 2})>,
                  AveragePool2d<pool(2, {.stride = 1, .padding = 1, .counts_padding = false})>,
                  Conv2d<split::width, 4, 3, 2>, Flatten, RowParallelLinear<18, 5>> {};
-using TilesToSamples =
-    Ends<CutOverContext<Axis::height, Sharded<Axis::width>>, CutOverContext<Axis::batch>>;
+using TilesToSamples = Ends<SamplesOverMesh<Sharded<Axis::width>, Axis::height>,
+                            SamplesOverMesh<Invariant, Axis::batch>>;
 using Tiles = SamplesOverMesh<Sharded<Axis::width>, Axis::height>;  // of the views of images
 // end: tiles
 
@@ -146,8 +147,8 @@ struct Held
 template <class S>
 constexpr RankMemory memory_of_few =
     memory_of<Sequential<Conv2d<S, 2, 6, padded>, Silu>, mesh{.context = 3, .tensor = 2},
-              CutOverContext<Axis::height>, CutOverContext<Axis::height>>(Shape{
-        {Axis::batch, 7}, {Axis::channel, 2}, {Axis::height, 5}, {Axis::width, 4}})[0];
+              SamplesOverMesh<Invariant, Axis::height>, SamplesOverMesh<Invariant, Axis::height>>(
+        Shape{{Axis::batch, 7}, {Axis::channel, 2}, {Axis::height, 5}, {Axis::width, 4}})[0];
 static_assert(memory_of_few<split::output> ==
               RankMemory{3 * 18 + 3, 7 * 2 * 3 * 4 + 7 * 3 * 2 * 4});
 static_assert(memory_of_few<split::width> == RankMemory{6 * 18 + 6, 7 * 2 * 3 * 3 + 7 * 6 * 2 * 2});
@@ -160,14 +161,16 @@ constexpr std::size_t floats_sent(const mesh& sizes) {
   const Plan sent = plan_of<Ends<Cut, Cut>, Train>(Conv2d<S, 1, 1, padded>{}, sizes, square);
   return sent.forward.bytes_sent(sizes) / sizeof(float);
 }
-static_assert(floats_sent<split::none, CutOverContext<Axis::height>>({.context = 16}) == 30 * 512);
-static_assert(floats_sent<split::width, CutOverContext<Axis::height, Sharded<Axis::width>>>(
+static_assert(floats_sent<split::none, SamplesOverMesh<Invariant, Axis::height>>({.context = 16}) ==
+              30 * 512);
+static_assert(floats_sent<split::width, SamplesOverMesh<Sharded<Axis::width>, Axis::height>>(
                   {.context = 4, .tensor = 4}) == 6 * 512 + 6 * 518);
 
 }  // namespace
 
 TEST_CASE("the pool holds what memory_of says that a forward saves of rows and tokens") {
-  using ToTokens = Ends<CutOverContext<Axis::height>, CutOverContext<Axis::sequence>>;
+  using ToTokens =
+      Ends<SamplesOverMesh<Invariant, Axis::height>, SamplesOverMesh<Invariant, Axis::sequence>>;
   const Shape blocks{{Axis::batch, 32}, {Axis::channel, 4}, {Axis::height, 5}, {Axis::width, 4}};
   for (const mesh& sizes : {mesh{}, mesh{.context = 2, .tensor = 2}, mesh{.context = 3},
                             mesh{.context = 5}, mesh{.data = 2, .context = 2, .tensor = 2}}) {
@@ -195,7 +198,7 @@ inline const Shape nine_rows{
 }  // namespace
 
 TEST_CASE("of largest elements that are equal the first of the whole plane gets the gradient") {
-  using Cut = CutOverContext<Axis::height>;
+  using Cut = SamplesOverMesh<Invariant, Axis::height>;
   for (const mesh& sizes : {mesh{.context = 3, .tensor = 2}, mesh{.data = 2, .context = 4}}) {
     on_mesh(sizes, [&](Ranks& ranks) {
       const MeshPlace& place = ranks.place();
@@ -226,12 +229,12 @@ TEST_CASE("of largest elements that are equal the first of the whole plane gets 
 }
 
 TEST_CASE("factors of samples that other ranks have reach the rows of all of them") {
-  using Cut = CutOverContext<Axis::height>;
+  using Cut = SamplesOverMesh<Invariant, Axis::height>;
   const Shape factors{{Axis::batch, 2}, {Axis::channel, 3}};
   for (const mesh& sizes : {mesh{.context = 4}, mesh{.data = 2, .context = 3, .tensor = 2}}) {
     on_mesh(sizes, [&](Ranks& ranks) {
       const MeshPlace& place = ranks.place();
-      using OfSamples = CutOverContext<Axis::batch>;
+      using OfSamples = SamplesOverMesh<Invariant, Axis::batch>;
       Model<Scaled, OnMesh, Ends<Layouts<Cut, OfSamples>, Cut>, TrainWithInputGradient> model(
           Scaled{}, ranks, Seed{1}, std::array{nine_rows, factors});
       const auto x = made<Images>(1, nine_rows, place);
@@ -344,7 +347,8 @@ struct Voxels : Sequential<Conv3d<split::output, 1, 4, padded>, PlanesToTokens, 
 /// Losses of three steps, and the weights behind them, if ranks have different rows of the output.
 template <class Net, class Output, class Target>
 Numbers losses_of_pixels(Ranks& ranks, const Shape& in) {
-  Model<Net, OnMesh, Ends<CutOverContext<Axis::height>, Output>> model(Net{}, ranks, Seed{5}, in);
+  Model<Net, OnMesh, Ends<SamplesOverMesh<Invariant, Axis::height>, Output>> model(Net{}, ranks,
+                                                                                   Seed{5}, in);
   Optimizer optimizer(model, AdamW{.learning_rate = 0.01});
   const Shape out = Net{}.output_shape(in);
   Numbers losses;
@@ -364,8 +368,8 @@ Numbers losses_of_pixels(Ranks& ranks, const Shape& in) {
 }  // namespace
 
 TEST_CASE("losses of pixels and tokens are those of one rank where rows are cut") {
-  using Cut = CutOverContext<Axis::height>;
-  using InShards = CutOverContext<Axis::height, Sharded<Axis::channel>>;
+  using Cut = SamplesOverMesh<Invariant, Axis::height>;
+  using InShards = SamplesOverMesh<Sharded<Axis::channel>, Axis::height>;
   const Shape volumes{
       {Axis::batch, 3}, {Axis::channel, 1}, {Axis::depth, 4}, {Axis::height, 7}, {Axis::width, 4}};
   Shape even = volumes;
@@ -413,7 +417,7 @@ struct OfTwo : Graph<2, At<Weighted, 0, 1>> {};
 }  // namespace
 
 TEST_CASE("a merge of rows draws the random numbers of one rank, and refuses other rows") {
-  using Cut = CutOverContext<Axis::height>;
+  using Cut = SamplesOverMesh<Invariant, Axis::height>;
   using Net = Model<OfTwo, OnMesh, Ends<Layouts<Cut, Cut>, Cut>, TrainWithInputGradient>;
   const auto numbers_of = [](Ranks& ranks) {
     const MeshPlace& place = ranks.place();
@@ -461,7 +465,8 @@ struct ChannelsAsTokens : KeepsOneOf<Invariant, Sharded<Axis::batch>, Sharded<Ax
 }  // namespace
 
 TEST_CASE("a layer that takes whole images gives each rank its tokens") {
-  using Cut = Ends<CutOverContext<Axis::height>, CutOverContext<Axis::sequence>>;
+  using Cut =
+      Ends<SamplesOverMesh<Invariant, Axis::height>, SamplesOverMesh<Invariant, Axis::sequence>>;
   const auto numbers_of = [](Ranks& ranks) {
     const MeshPlace& place = ranks.place();
     Model<ChannelsAsTokens, OnMesh, Cut, TrainWithInputGradient> model({}, ranks, Seed{3}, images);
@@ -605,7 +610,7 @@ TEST_CASE("what cannot run on rows of images is refused on every rank before it 
     const MeshPlace& place = ranks.place();
     const auto refusal = [&]<class L>(std::type_identity<L>, const Shape& shape) {
       return message_of<argument_error>([&] {
-        using Cut = CutOverContext<Axis::height>;
+        using Cut = SamplesOverMesh<Invariant, Axis::height>;
         Model<L, OnMesh, Ends<Cut, Cut>, ForwardOnly> model(L{}, ranks, Seed{1}, shape);
       });
     };
@@ -622,12 +627,12 @@ TEST_CASE("what cannot run on rows of images is refused on every rank before it 
                    {"they are split along tensor, too"});
     check_mentions(refusal(std::type_identity<Sequential<MaxPool2d<2>>>{}, {}),
                    {"MaxPool2d", "Give the Model the shape of its input"});
-    check_mentions(
-        message_of<argument_error>([&] {
-          Model<Unflatten, OnMesh, Ends<CutOverContext<Axis::batch>, Invariant>, ForwardOnly>(
-              Unflatten{}, ranks, Seed{1}, {{Axis::batch, 3}, {Axis::feature, 10}});
-        }),
-        {"[batch 3, channel 2, height 5]", "cut by height"});
+    check_mentions(message_of<argument_error>([&] {
+                     Model<Unflatten, OnMesh,
+                           Ends<SamplesOverMesh<Invariant, Axis::batch>, Invariant>, ForwardOnly>(
+                         Unflatten{}, ranks, Seed{1}, {{Axis::batch, 3}, {Axis::feature, 10}});
+                   }),
+                   {"[batch 3, channel 2, height 5]", "cut by height"});
     Shape open = images;
     open[2].units = dynamic;
     check_mentions(refusal(std::type_identity<Sequential<MaxPool2d<2>>>{}, open),
@@ -638,8 +643,9 @@ TEST_CASE("what cannot run on rows of images is refused on every rank before it 
                    }),
                    {"those are split along tensor"});
 
-    Model<Relu, OnMesh, Ends<CutOverContext<Axis::height>, CutOverContext<Axis::height>>> any(
-        ranks, Seed{1});
+    Model<Relu, OnMesh,
+          Ends<SamplesOverMesh<Invariant, Axis::height>, SamplesOverMesh<Invariant, Axis::height>>>
+        any(ranks, Seed{1});
     check_mentions(
         message_of<argument_error>([&] { any.evaluate(made<Images>(1, images, place).view()); }),
         {"Give the Model the shape of its input with it"});
@@ -657,12 +663,12 @@ TEST_CASE("what cannot run on rows of images is refused on every rank before it 
     check_mentions(message_of<shape_error>(
                        [&] { Model<Classifier, OnMesh>(Classifier{}, ranks, Seed{1}, images); }),
                    {"Classifier: a tensor [batch 7, channel 2, height 5, width 4] is Over<",
-                    "name CutOverContext<Axis::height> in the Ends"});
-    using Uncut = Ends<CutOverContext<Axis::height>, Invariant>;
+                    "name SamplesOverMesh<L, Axis::height> in the Ends"});
+    using Uncut = Ends<SamplesOverMesh<Invariant, Axis::height>, Invariant>;
     check_mentions(message_of<shape_error>([&] {
                      Model<Classifier, OnMesh, Uncut>(Classifier{}, ranks, Seed{1}, images);
                    }),
-                   {"name CutOverContext<Axis::batch> in the Ends"});
+                   {"name SamplesOverMesh<L, Axis::batch> in the Ends"});
   });
 }
 

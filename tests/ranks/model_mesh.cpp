@@ -605,7 +605,7 @@ TEST_CASE("what a model on a mesh cannot take is refused on every rank before it
   on_mesh({.context = 2, .tensor = 2}, [](Ranks& ranks) {
     check_mentions(
         message_of<shape_error>([&] { Network(Convolutional{}, ranks, Seed{1}, images); }),
-        {"Convolutional: a tensor [batch 7", "name CutOverContext<Axis::height> in the Ends"});
+        {"Convolutional: a tensor [batch 7", "name SamplesOverMesh<L, Axis::height> in the Ends"});
     check_mentions(message_of<shape_error>([&] { made<Whole>(30, rows, ranks.place()); }),
                    {"has no axis sequence, of which ranks along context would have parts",
                     "take a mesh with one rank along context"});

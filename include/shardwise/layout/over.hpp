@@ -105,18 +105,15 @@ using Over = typename detail::over<Ons...>::type;
 /// The layout on a mesh of a model's input or output that is L along `tensor`: its samples are cut
 /// over `replica` and, within those, over `data`. Ranks along `context` cut the axis Cut: the
 /// tokens of each sample, the rows of images (height), or once more the samples (batch). The tensor
-/// needs that axis only where `context` has several ranks.
+/// needs that axis only where `context` has several ranks. In the Ends of a Model a plain L stands
+/// for SamplesOverMesh<L>:
+///
+///     // images -> logits
+///     Ends<SamplesOverMesh<Invariant, Axis::height>, SamplesOverMesh<Invariant, Axis::batch>>
 template <PlainLayout L, Axis Cut = Axis::sequence>
 using SamplesOverMesh =
     Over<On<MeshAxis::replica, Sharded<Axis::batch>>, On<MeshAxis::data, Sharded<Axis::batch>>,
          On<MeshAxis::context, Sharded<Cut>>, On<MeshAxis::tensor, L>>;
-
-/// In the Ends of a Model: L along `tensor`, and ranks along `context` of a mesh cut the axis Cut.
-/// A plain L is `CutOverContext<Axis::sequence, L>`.
-///
-///     Ends<CutOverContext<Axis::height>, CutOverContext<Axis::batch>>   images -> logits
-template <Axis Cut, PlainLayout L = Invariant>
-using CutOverContext = Over<On<MeshAxis::context, Sharded<Cut>>, On<MeshAxis::tensor, L>>;
 
 namespace detail {
 

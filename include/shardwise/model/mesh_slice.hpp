@@ -256,7 +256,7 @@ SHARDWISE_INLINE void require_cut_over_context(const MeshLayoutValue& layout, co
   if (place[MeshAxis::context].size == 1 || layout[MeshAxis::context].cuts(cut) || !whole.has(cut))
     return;
   throw shape_error({"a tensor ", whole, " is ", layout, ", but layers take it cut by ", name(cut),
-                     " over context, so name CutOverContext<Axis::", name(cut),
+                     " over context, so name SamplesOverMesh<L, Axis::", name(cut),
                      "> in the Ends of the Model"});
 }
 

@@ -31,13 +31,11 @@ inline constexpr bool is_ends = false;
 template <EndLayout Offered, EndLayout Wanted>
 inline constexpr bool is_ends<Ends<Offered, Wanted>> = true;
 
-/// Whether L is plain, or a CutOverContext.
+/// Whether L is plain, or a SamplesOverMesh.
 template <class L>
 inline constexpr bool is_of_model = PlainLayout<L>;
-template <Axis Cut, class... Others>
-inline constexpr bool is_of_model<Product<On<MeshAxis::context, Sharded<Cut>>, Others...>> =
-    std::same_as<Product<On<MeshAxis::context, Sharded<Cut>>, Others...>,
-                 CutOverContext<Cut, along_t<Product<Others...>, MeshAxis::tensor>>>;
+template <MeshLayout L>
+inline constexpr bool is_of_model<L> = std::same_as<L, typename end_layout<L>::on_mesh>;
 template <class... Ls>
 inline constexpr bool is_of_model<Layouts<Ls...>> = (is_of_model<Ls> && ...);
 
@@ -74,9 +72,9 @@ consteval bool must_be_model() {
                 "Ends<Invariant, Invariant>, unless its input or output is laid out otherwise.");
   static_assert(!is_ends_over_mesh<E>,
                 "layers have layouts over one axis of ranks, which is `tensor` on a mesh: name "
-                "plain layouts in the Ends of the Model, or CutOverContext of them. On MeshRanks, "
-                "SamplesOverMesh of them are the layouts of its input and output, and its samples "
-                "are cut over `data`.");
+                "plain layouts in the Ends of the Model, or SamplesOverMesh of them, which on "
+                "MeshRanks are the layouts of its input and output: its samples are cut over "
+                "`data`.");
   static_assert(ModelUse<Use>,
                 "Model<Architecture, Ctx, E, Use> takes what it is used for fourth: Train, "
                 "TrainWithInputGradient or ForwardOnly.");

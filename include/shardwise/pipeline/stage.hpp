@@ -317,7 +317,7 @@ void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ra
                        F&& f, const ModelOptions& options = {}) {
   static_assert(
       std::same_as<E, detail::ends_along_tensor_t<E>>,
-      "the stages of a pipeline take no CutOverContext: name plain layouts in the Ends, "
+      "the stages of a pipeline take no SamplesOverMesh: name plain layouts in the Ends, "
       "and give the ranks along `context` to another axis if the model takes images or its "
       "output has no tokens.");
   static_assert(detail::must_be_cut<Architecture, E, Cut>());
