@@ -3,8 +3,7 @@
 // communicator here adds to the real one: a sum takes a time in proportion to its bytes, one after
 // the other, so that the sums of all gradients take half as long as a step without them. Beside it
 // stands the same step with plain sums, with sums over a line that takes no time, and without sums.
-// Thread ranks begin no sums: over the line theirs are made at the end, and then, without a line,
-// at once where backward has come to.
+// Thread ranks begin no sums: over the line theirs are made at the end.
 //
 // The same for what processes send where each stores a share of it: the line then takes half of a
 // step for the gathers of parameters, made by each layer or ahead of it; or for the sums of
@@ -193,17 +192,6 @@ double seconds_per_byte(Inner& world, const bench::Run& step, std::size_t bytes)
 }
 
 template <class Inner>
-std::vector<bench::Timing> at_once(Inner& world, int rounds) {
-  sw::MeshRanks<Inner> ranks(world, {.data = 2});
-  Trained<sw::MeshRanks<Inner>> plain(ranks), over(ranks, {.sums_meanwhile = true});
-  require_equal(world, plain, over);
-  return bench::interleave(
-      world,
-      {{"sums after backward", [&] { plain.step(); }}, {"sums in backward", [&] { over.step(); }}},
-      rounds, 1e-3);
-}
-
-template <class Inner>
 std::vector<bench::Timing> over_line(Inner& world, int rounds) {
   using Ranks = sw::MeshRanks<OverLine<Inner>>;
   Ranks ranks(OverLine<Inner>(world), {.data = 2});
@@ -309,9 +297,6 @@ int main(int argc, char** argv) {
     } else {
       program.add("threads", [&] {
         return bench::on_threads(2, [&](auto& all) { return over_line(all, program.rounds()); });
-      });
-      program.add("threads/at_once", [&] {
-        return bench::on_threads(2, [&](auto& all) { return at_once(all, program.rounds()); });
       });
     }
     status = program.run(!is_first);

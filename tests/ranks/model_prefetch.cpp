@@ -308,7 +308,7 @@ TEST_CASE("the program of the page trains, also on ranks that cannot begin a gat
   on_mesh({.data = 2}, [&](Ranks& ranks) {
     train<Plain>(ranks, batches);
     Plain model(ranks, Seed{1}, {.keep = Keep::all_over_data, .layers_ahead = 1});
-    CHECK(model.run().prefetcher == nullptr);  // so nothing is gathered ahead, and needs memory
+    CHECK(model.run().traffic == nullptr);  // so nothing is gathered ahead, and needs memory
   });
 }
 

@@ -41,6 +41,7 @@
 #include "support/count_allocations.hpp"
 #include "support/error_of.hpp"
 #include "support/file_tensors.hpp"
+#include "support/late_ranks.hpp"
 #include "support/messages.hpp"
 #include "support/named_numbers.hpp"
 #include "support/temporary_folder.hpp"
@@ -50,6 +51,8 @@ using namespace testing::on_meshes;
 using testing::collect;
 using testing::contains;
 using testing::error_of;
+using testing::LateRanks;
+using testing::on_late_mesh;
 
 namespace {
 
@@ -92,43 +95,52 @@ struct SeenSums {
   bool are_summed = true;
 };
 
-/// The sums of a model, and what is seen of them.
+/// The traffic of a model, and what is seen of its sums.
 template <class M>
-struct WatchedSums final : detail::SumsMeanwhile {
-  WatchedSums(M& of, SeenSums& noted) : model(of), sums(*of.run().sums), seen(noted) {
-    model.run().sums = this;
+struct WatchedTraffic final : detail::Traffic {
+  WatchedTraffic(M& of, SeenSums& noted) : model(of), traffic(*of.run().traffic), seen(noted) {
+    model.run().traffic = this;
   }
-  ~WatchedSums() override { model.run().sums = &sums; }
+  ~WatchedTraffic() override { model.run().traffic = &traffic; }
 
-  void begin(bool shares_are_cut) override {
-    ++seen.begun;
-    sums.begin(shares_are_cut);
+  void begin_pass(bool goes_backward) override { traffic.begin_pass(goes_backward); }
+  void finish_pass() override { traffic.finish_pass(); }
+  void end_pass() noexcept override { traffic.end_pass(); }
+  void progress() override { traffic.progress(); }
+  Buffer take(std::size_t number) override { return traffic.take(number); }
+  void sum_shares(std::span<const detail::ParameterSlot> parameters, Buffer&& gradients,
+                  Write write) override {
+    traffic.sum_shares(parameters, std::move(gradients), write);
   }
   void written(std::span<const detail::ParameterSlot> parameters) override {
-    sums.written(parameters);
+    traffic.written(parameters);
   }
-  void end() override {
+  void begin_last_batch(bool shares_are_cut) override {
+    ++seen.begun;
+    traffic.begin_last_batch(shares_are_cut);
+  }
+  void end_last_batch() override {
     ++seen.ended;
-    sums.end();
+    traffic.end_last_batch();
     seen.are_summed = seen.are_summed && model.run().gradients != GradientState::summands;
   }
-  void discard() noexcept override { sums.discard(); }
+  void discard_step() noexcept override { traffic.discard_step(); }
 
   M& model;
-  detail::SumsMeanwhile& sums;
+  detail::Traffic& traffic;
   SeenSums& seen;
 };
 
 /// Parameters of this rank after steps whose sums begin in backward, or do not.
 template <auto Cut, class Layers, std::size_t Chunks = 1>
-Parameters train_summing(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& schedule,
+Parameters train_summing(MeshRanks<LateRanks>& ranks, const PipelineSchedule& schedule,
                          const std::vector<std::size_t>& sizes, Keep keep, bool in_backward) {
   Parameters result;
   const auto train = [&](auto& stages, auto& optimizer) {
     SeenSums seen;
-    std::vector<std::unique_ptr<detail::SumsMeanwhile>> watched;
+    std::vector<std::unique_ptr<detail::Traffic>> watched;
     stages.for_each([&]<class Stage>(Stage& stage) {
-      using Watched = WatchedSums<typename Stage::model_type>;
+      using Watched = WatchedTraffic<typename Stage::model_type>;
       if (in_backward) watched.push_back(std::make_unique<Watched>(stage.model(), seen));
     });
     stages.for_each([](auto& stage) { stage.model().set_bucket_bytes(100); });
@@ -141,7 +153,8 @@ Parameters train_summing(MeshRanks<ThreadCommunicator>& ranks, const PipelineSch
     CHECK(seen.are_summed);
     stages.for_each([&](auto& stage) { collect(stage.model(), result); });
   };
-  on_pipeline_stage<Ctx, Cut, Ends<Invariant, Invariant>, Chunks>(
+  using OnLate = Context<double, Reference, MeshRanks<LateRanks>>;
+  on_pipeline_stage<OnLate, Cut, Ends<Invariant, Invariant>, Chunks>(
       Layers{}, ranks, Seed{5}, shape_of(1),
       [&](auto& stages) {
         if constexpr (Chunks == 1) {
@@ -630,7 +643,7 @@ TEST_CASE("the first stage evaluates few batches more than the last one") {
 TEST_CASE("stages that sum in their last backward train with the bits of others") {
   for (const PipelineSchedule& schedule : {one_f_one_b(4, 3), zero_bubble_h1(4, 3)})
     for (const Keep keep : {Keep::whole, Keep::state_over_data})
-      run_mesh({.pipeline = 4, .data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+      on_late_mesh<LateRanks>({.pipeline = 4, .data = 2, .tensor = 2}, [&](auto& ranks) {
         const auto train_so = [&](bool in_backward) {
           return train_summing<in_tied, Tied>(ranks, schedule, {3, 1, 4}, keep, in_backward);
         };
@@ -639,7 +652,7 @@ TEST_CASE("stages that sum in their last backward train with the bits of others"
   for (const PipelineSchedule& schedule :
        {interleaved_one_f_one_b(2, 4, 2), chunk_after_chunk(2, 4, 2)})
     for (const Keep keep : {Keep::whole, Keep::state_over_data})
-      run_mesh({.pipeline = 2, .data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+      on_late_mesh<LateRanks>({.pipeline = 2, .data = 2, .tensor = 2}, [&](auto& ranks) {
         const auto train_so = [&](bool in_backward) {
           return train_summing<in_tied, Tied, 2>(ranks, schedule, {3, 1, 4, 2}, keep, in_backward);
         };

@@ -6,11 +6,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/begins_collectives.hpp"
+#include "shardwise/comm/detail/begun.hpp"
+#include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/comm/single_rank.hpp"
-#include "shardwise/comm/thread_mesh.hpp"
+#include "shardwise/comm/thread_communicator.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/experts.hpp"
@@ -121,12 +126,37 @@ void check_gpt(C& ranks) {
         }) == 0);
 }
 
-/// On a mesh, where each rank along `data` keeps a share of the moments, and perhaps of the
-/// gradients; without and with sums in backward.
-void check_share(MeshRanks<ThreadCommunicator>& ranks, Keep keep, bool meanwhile) {
-  using M = Model<Classifier, Context<bf16, Reference, MeshRanks<ThreadCommunicator>>>;
+/// Ranks that make at once what they begin, and allocate nothing for it.
+class AtOnce : public BeginningCollectives<AtOnce> {
+ public:
+  explicit AtOnce(ThreadCommunicator inner) : inner_(std::move(inner)) {}
+  int rank() const { return inner_.rank(); }
+  int size() const { return inner_.size(); }
+  AtOnce split(int color, int key) { return AtOnce(inner_.split(color, key)); }
+
+  template <class Move>
+  void move(const Call&, const Move& move) {
+    move.on(inner_);
+  }
+  template <class Move>
+  detail::MadeAtOnce begin(const Call&, const Move& move) {
+    move.on(inner_);
+    return {};
+  }
+
+ private:
+  ThreadCommunicator inner_;
+};
+
+/// On a mesh, where each rank along `data` keeps a share of the moments, and perhaps of gradients
+/// and parameters; without traffic beside the layers and with it.
+void check_share(MeshRanks<AtOnce>& ranks, Keep keep, bool meanwhile) {
+  using M = Model<Classifier, Context<bf16, Reference, MeshRanks<AtOnce>>>;
   M model(ranks, Seed{1},
-          {.keep = cuts_gradients(keep) ? keep : Keep::whole, .sums_meanwhile = meanwhile});
+          {.keep = cuts_gradients(keep) ? keep : Keep::whole,
+           .sums_meanwhile = meanwhile,
+           .layers_ahead = meanwhile && cuts_parameters(keep) ? 1U : 0U});
+  CHECK((model.run().traffic != nullptr) == meanwhile);
   const Shape rows{{Axis::batch, 6}};
   Tensor<bf16, M::input_layout> x({rows[0], {Axis::feature, 9}}, ranks.place());
   Tensor<std::int32_t, M::input_layout> labels(rows, ranks.place());
@@ -163,8 +193,11 @@ TEST_CASE("nothing is allocated after the second step") {
       check_gpt<bf16>(ranks);
     });
   }
-  for (const Keep keep : {Keep::whole, Keep::state_over_data, Keep::gradients_over_data})
+  for (const Keep keep :
+       {Keep::whole, Keep::state_over_data, Keep::gradients_over_data, Keep::all_over_data})
     for (const bool meanwhile : {false, true})
-      run_mesh({.data = 2, .tensor = 2},
-               [&](MeshRanks<ThreadCommunicator>& ranks) { check_share(ranks, keep, meanwhile); });
+      run_ranks(4, [&](ThreadCommunicator& world) {
+        MeshRanks ranks(AtOnce(world), {.data = 2, .tensor = 2});
+        check_share(ranks, keep, meanwhile);
+      });
 }

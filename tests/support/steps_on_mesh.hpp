@@ -49,8 +49,7 @@ std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep
                                   model.layers(), ranks.place(), rows, keep));
   if constexpr (Overlap) {
     model.set_bucket_bytes(20);
-    CHECK((model.run().prefetcher != nullptr) == model.run().parameters.stores_share());
-    CHECK((model.run().reducer != nullptr) == model.run().parameters.stores_share_of_gradients());
+    CHECK(model.run().traffic != nullptr);
   }
   std::vector<double> told;
   for (std::int64_t number = 0; number < 3; ++number) {

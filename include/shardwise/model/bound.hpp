@@ -73,7 +73,7 @@ class Bound {
     detail::require_runs_over_context<L, In>(binder.run, in, out);
     parameters_.rows = detail::rows_begin<L>(binder.run, in, out);
   }
-  /// It stays where it is: a Prefetcher refers to the places of its parameters.
+  /// It stays where it is: the run refers to the places of its parameters.
   Bound(const Bound&) = delete;
   Bound& operator=(const Bound&) = delete;
 

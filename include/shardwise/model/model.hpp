@@ -18,7 +18,6 @@
 #include "shardwise/model/call_options.hpp"
 #include "shardwise/model/flight.hpp"
 #include "shardwise/model/key_value_cache.hpp"
-#include "shardwise/model/meanwhile.hpp"
 #include "shardwise/model/model_base.hpp"
 #include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/model_options.hpp"
@@ -466,8 +465,7 @@ class Model : public ModelBase<Ctx> {
         bound_(bind(detail::known_input(architecture_, in))) {
     if constexpr (Base::is_on_mesh) set_outputs(detail::known_input(architecture_, in));
     this->begin_parameters(Use::trains);
-    detail::require_options(options, Base::is_on_mesh, Use::trains);
-    traffic_.begin(run_, options);
+    this->begin_traffic(Use::trains);
   }
 
   template <class OtherUse>
@@ -531,7 +529,7 @@ class Model : public ModelBase<Ctx> {
     if constexpr (P == Phase::forward) this->require_own_weights();
     const auto in_phase = detail::in_phase<P>(run_);
     this->begin_forward(pass, x);
-    const detail::PrefetchedPass ahead(run_.prefetcher, false);
+    const detail::TrafficPass beside(run_.traffic, false);
     const auto in_model = this->in_model();
     const output_view y =
         this->template keep_outputs<output_layout>(detail::converted_all<typename E::wanted>(
@@ -541,13 +539,12 @@ class Model : public ModelBase<Ctx> {
   }
 
   detail::input_gradients_t<dtype, E, Use> run_backward(const output_gradient_view& dy) {
-    const detail::PrefetchedPass ahead(run_.prefetcher, true);
-    const detail::ReducedPass sums(run_.reducer);
+    const detail::TrafficPass beside(run_.traffic, true);
     const auto here = this->in_model();
     auto dx = bound_.backward(run_, detail::converted_all<detail::duals_t<Gives>, true>(
                                         run_, detail::values_of(detail::slice_of(dy))));
     run_.left_until_sum.write(&run_);
-    sums.finish();
+    beside.finish();
     return dx;
   }
 
@@ -555,7 +552,6 @@ class Model : public ModelBase<Ctx> {
   input_shapes in_;  // that it was bound to
   BoundArchitecture bound_;
   detail::input_gradients_t<dtype, E, Use> input_gradient_;
-  [[no_unique_address]] detail::Traffic<Ctx, Base::is_on_mesh> traffic_{};
 };
 
 ///@{

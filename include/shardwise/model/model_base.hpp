@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,12 +12,15 @@
 #include <utility>
 
 #include "shardwise/comm/check_level.hpp"
+#include "shardwise/comm/detail/agreed.hpp"
+#include "shardwise/comm/gathered.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/location.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/backend_of_model.hpp"
 #include "shardwise/model/flight.hpp"
+#include "shardwise/model/mesh_traffic.hpp"
 #include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/model_options.hpp"
 #include "shardwise/model/parameter_list.hpp"
@@ -111,6 +115,7 @@ class ModelBase {
   /// step can run again.
   [[gnu::noinline]] void discard_step() {
     const auto call = in_call();
+    if (run_.traffic != nullptr) run_.traffic->discard_step();
     flights_.forget();
     next_ = {};
     run_.forget_step();
@@ -160,14 +165,14 @@ class ModelBase {
   }
 
   /// What each rank keeps of the parameters.
-  Keep keep() const { return run_.keep; }
+  Keep keep() const { return run_.options.keep; }
   /// Which stage of a pipeline it is, if it is one.
   const detail::StageOfPipeline& stage() const { return run_.stage; }
 
   /// The dtypes and the bucket size of the model's messages.
   Sending sending() const {
     Sending sending = run_.sending();
-    sending.sums_in_backward = run_.sums != nullptr;
+    sending.sums_in_backward = run_.traffic != nullptr && run_.options.sums_meanwhile;
     return sending;
   }
 
@@ -203,7 +208,7 @@ class ModelBase {
         name_(name),
         outputs_(outputs) {
     run_.seed = seed;
-    run_.keep = options.keep;
+    run_.options = options;
     run_.flight = &flights_.add();
     for (std::size_t i = 0; i < outputs; ++i) run_.flight->parts.add();
     if constexpr (is_on_mesh) {
@@ -249,6 +254,21 @@ class ModelBase {
   void begin_parameters(bool trains) {
     run_.parameters.allocate(run_.backend, run_.pool, trains);
     parameters_.begin();
+  }
+
+  /// Begins what goes on beside the layers, after begin_parameters.
+  /// sends    with Keep::all_over_data an all-gather of a number
+  /// throws   as require_options; collective_error if `layers_ahead` differs between ranks
+  void begin_traffic(bool trains) {
+    const ModelOptions& options = run_.options;
+    detail::require_options(options, is_on_mesh, trains);
+    if constexpr (is_on_mesh)
+      if (cuts_parameters(options.keep))
+        detail::require_agreed(gathered(run_.all_ranks, options.layers_ahead),
+                               "how many layers the model gathers ahead");
+    if constexpr (has_traffic)
+      if (options.sums_meanwhile || options.layers_ahead > 0)
+        run_.traffic = &traffic_.emplace(run_);
   }
 
   /// The state of this flight.
@@ -429,6 +449,10 @@ class ModelBase {
   detail::Flights flights_{};  // the first parts of each are the model's outputs
   detail::BatchPlace next_{};  // of the batch that begins next
   detail::SharedWeights weights_{};
+  static constexpr bool has_traffic = detail::can_have_traffic<communicator>();
+  [[no_unique_address]] std::conditional_t<has_traffic, std::optional<detail::MeshTraffic<Ctx>>,
+                                           Nothing>
+      traffic_{};
 };
 
 }  // namespace shardwise

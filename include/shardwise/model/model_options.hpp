@@ -12,6 +12,9 @@ namespace shardwise {
 /// Options of a Model, the same on every rank:
 ///
 ///     Model model(ranks, Seed{1}, {.keep = Keep::all_over_data, .layers_ahead = 1});
+///
+/// `sums_meanwhile` and `layers_ahead` are for ranks that have collectives under way while they
+/// compute, over MPI or NCCL. On others, such as threads, a model does the same without them.
 struct ModelOptions {
   /// On a mesh: what each rank along `data` stores of parameters and gradients.
   Keep keep = Keep::whole;

@@ -24,15 +24,15 @@
 #include "shardwise/model/finite.hpp"
 #include "shardwise/model/flight.hpp"
 #include "shardwise/model/gradient_state.hpp"
-#include "shardwise/model/keep.hpp"
 #include "shardwise/model/key_value_cache.hpp"
-#include "shardwise/model/meanwhile.hpp"
 #include "shardwise/model/mesh_slice.hpp"
+#include "shardwise/model/model_options.hpp"
 #include "shardwise/model/observer.hpp"
 #include "shardwise/model/one_thread.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/sending.hpp"
 #include "shardwise/model/tied_parameters.hpp"
+#include "shardwise/model/traffic.hpp"
 #include "shardwise/model/value.hpp"
 #include "shardwise/redistribute/number.hpp"
 #include "shardwise/redistribute/run.hpp"
@@ -84,11 +84,11 @@ struct Run {
   Pool pool{detail::memory_of(backend)};  ///< for memory that is reused in later calls
   detail::ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
   detail::TiedParameters tied{};  ///< those that several layers use
-  Keep keep = Keep::whole;        ///< what the rank keeps of parameters
+  ModelOptions options{};         ///< what the model was told
   detail::GrowingList<detail::ParametersOfLayer>
-      of_layers{};                           ///< on a mesh, in the order of forward
-  detail::Prefetcher* prefetcher = nullptr;  ///< of these; null if layers gather for themselves
-  Seed seed{};                               ///< of initial weights and dropout masks
+      of_layers{};                     ///< on a mesh, in the order of forward
+  detail::Traffic* traffic = nullptr;  ///< beside the layers; null if there is none
+  Seed seed{};                         ///< of initial weights and dropout masks
   std::uint64_t step = 1;  ///< selects random numbers of layers; 0 is for initial weights
   /// The step number for loops on a device.
   detail::Changing<typename Context::backend, std::uint32_t> step_there{backend, pool, 1};
@@ -120,8 +120,6 @@ struct Run {
   /// Whether this backward leaves the gradients of parameters to `Model::backward_parameters`,
   /// where layers compute them in a part of their own.
   bool leaves_parameters = false;
-  detail::SumsMeanwhile* sums = nullptr;       ///< of the model, on a mesh; null without them
-  detail::GradientReducer* reducer = nullptr;  ///< of shares; null if layers sum for themselves
   [[no_unique_address]] typename Context::observer observer{};  ///< of the work of a rank
 
   /// Sets the step number, also for later work of the backend.

@@ -46,7 +46,7 @@ Keep agreed_keep(Run<Context>& run, Keep keep) {
   } else {
     require_whole("Optimizer", keep);
   }
-  require_kept_by_model(keep, run.keep);
+  require_kept_by_model(keep, run.options.keep);
   return keep;
 }
 

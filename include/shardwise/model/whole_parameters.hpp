@@ -151,13 +151,13 @@ class WholeParameters {
   using T = typename Context::dtype;
 
  public:
-  /// Gathers the parameters of the layer with this frame, or takes them from who did so before.
+  /// Gathers the parameters of the layer with this frame, or takes them from the traffic.
   WholeParameters(Run<Context>& run, const auto& frame)
       : run_(run), slots_(frame.slots()), is_last_(frame.adds_last()) {
-    if (run.reducer != nullptr) run.reducer->progress();
+    if (run.traffic != nullptr) run.traffic->progress();
     if (!run.parameters.stores_share()) return;
-    if (run.prefetcher != nullptr) {
-      values_ = run.prefetcher->take(frame.number());
+    if (run.traffic != nullptr && run.options.layers_ahead > 0) {
+      values_ = run.traffic->take(frame.number());
       return;
     }
     values_ = room();
@@ -172,14 +172,14 @@ class WholeParameters {
     if (run_.parameters.stores_share_of_gradients()) gradients_ = room();
   }
   /// Sums the gradients that the layer has written, and stores this rank's share of them, or adds
-  /// it; or lets who does so meanwhile begin. Where the rank stores all of them, who sums
-  /// them in backward hears of it.
+  /// it; or lets the traffic do so. Where the rank stores all of them, the traffic hears of it.
   void end_gradients(Write write) {
     if (!run_.parameters.stores_share_of_gradients()) {
-      if (run_.sums != nullptr && is_last_) run_.sums->written(slots_);
+      if (run_.traffic != nullptr && is_last_) run_.traffic->written(slots_);
       return;
     }
-    if (run_.reducer != nullptr) return run_.reducer->begin(slots_, std::move(gradients_), write);
+    if (run_.traffic != nullptr && run_.options.sums_meanwhile)
+      return run_.traffic->sum_shares(slots_, std::move(gradients_), write);
     for (std::size_t i = 0; i < slots_.size(); ++i)
       reduce_to_stored(run_, slots_[i], std::span<const T>(at(gradients_, i), slots_[i].size),
                        write);
@@ -209,10 +209,8 @@ template <class Context>
 class WholeParameters<Context, false> {
  public:
   WholeParameters([[maybe_unused]] Run<Context>& run, const auto& /*frame*/) {
-    if constexpr (MeshCommunicator<typename Context::communicator>) {
-      if (run.prefetcher != nullptr) run.prefetcher->progress();
-      if (run.reducer != nullptr) run.reducer->progress();
-    }
+    if constexpr (MeshCommunicator<typename Context::communicator>)
+      if (run.traffic != nullptr) run.traffic->progress();
   }
   void begin_gradients() {}
   void end_gradients(Write) {}

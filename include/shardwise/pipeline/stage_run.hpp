@@ -37,9 +37,6 @@ class StageRun {
 
   StageRun(const StageRun&) = delete;
   StageRun& operator=(const StageRun&) = delete;
-  ~StageRun() {
-    if (sums_ != nullptr) sums_->discard();
-  }
 
   void run(const PipelineEvent& event) {
     const auto batch = static_cast<std::size_t>(event.action.micro_batch);
@@ -81,7 +78,7 @@ class StageRun {
   /// what they were given.
   void end_sums() {
     model().run().given_to_all = {};
-    if (sums_ != nullptr) sums_->end();
+    if (traffic_ != nullptr) traffic_->end_last_batch();
   }
 
   /// The step of the model.
@@ -159,8 +156,8 @@ class StageRun {
 
   void backward(PipelineWork work, std::size_t number) {
     UnderWay& flight = flights_[number];
-    if (work != PipelineWork::backward_input && ++ended_ == inputs_.x.size() && sums_ != nullptr)
-      sums_->begin(step_.shares().are_cut);
+    if (work != PipelineWork::backward_input && ++ended_ == inputs_.x.size() && traffic_ != nullptr)
+      traffic_->begin_last_batch(step_.shares().are_cut);
     if (work == PipelineWork::backward_parameters) {
       model().backward_parameters(Flight{number});
     } else {
@@ -219,7 +216,7 @@ class StageRun {
   const Inputs& inputs_;
   StageMessages<Stage> messages_{stage_, inputs_.x.size()};
   Step<M, Rule> step_;
-  SumsMeanwhile* sums_ = stage_.model().run().sums;
+  Traffic* traffic_ = stage_.model().run().traffic;
   double loss_ = 0;
   std::span<const T> input_gradient_{};  // of the last backward, in memory of the model, or of
   values_t<T, OutputGradient> output_gradient_{};  // this if layers only reshape; until it is sent

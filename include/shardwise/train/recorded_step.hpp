@@ -123,7 +123,7 @@ class RecordedStep {
           "RecordedStep: a loss scaler decides on the host what becomes of a step: call "
           "train_step with it, or train in a dtype that needs none, like bf16");
     }
-    if (model.run().sums != nullptr && !cuts_gradients(model.keep())) {
+    if (model.run().options.sums_meanwhile && !cuts_gradients(model.keep())) {
       throw argument_error(
           "RecordedStep: a recording has its own order of calls: make the model without "
           "sums_meanwhile, or call train_step with it");

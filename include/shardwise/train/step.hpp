@@ -202,21 +202,20 @@ class Step {
                                std::span<const Segment> segments = {}) {
     static_assert(detail::must_be_loss<Chosen, detail::tensors_of<typename M::output_layout>>());
     M& model = open_model("add");
-    detail::SumsMeanwhile* sums = nullptr;
+    detail::Traffic* const traffic = model.run().traffic;
     try {
       const std::size_t samples = detail::samples_of(x);
       detail::require_room(model.run().samples_backward, samples, samples_);
       set_batch(samples);
       if (detail::compares_given(model.run()))
         under_way_.options = detail::options_of(model.run(), optimizer_.rule(), options_, loss);
-      if (model.run().samples_backward + samples == samples_) sums = model.run().sums;
-      if (sums != nullptr) sums->begin(shares().are_cut);
+      if (traffic != nullptr && model.run().samples_backward + samples == samples_)
+        traffic->begin_last_batch(shares().are_cut);
       const double value = detail::loss_and_gradients(model, x, target, loss, {samples, samples_},
                                                       under_way_.loss_scale, segments);
-      if (sums != nullptr) sums->end();
+      if (traffic != nullptr) traffic->end_last_batch();
       return value;
     } catch (...) {
-      if (sums != nullptr) sums->discard();
       discard();
       throw;
     }

@@ -41,7 +41,7 @@ GivenOptions options_of(Run<Context>& run, const Rule& rule, const StepOptions& 
   GivenOptions options;
   add_rule(options, rule);
   add_options(options, step);
-  options.add("sums_meanwhile", run.sums != nullptr);
+  options.add("sums_meanwhile", run.options.sums_meanwhile);
   add_loss(options, run, loss);
   return options;
 }

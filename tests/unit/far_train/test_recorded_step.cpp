@@ -16,7 +16,6 @@
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/recorded_step.hpp"
 #include "shardwise/train/sgd.hpp"
-#include "support/no_sums.hpp"
 #include "unit/far_train/machine.hpp"
 #include "unit/far_train/ten_steps.hpp"
 
@@ -305,12 +304,11 @@ TEST_CASE("what a launch refuses, it refuses before it does anything") {
           RecordedStep(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view(),
                        {.scaler = &scaler});
         }).find("a loss scaler decides on the host") != std::string::npos);
-  NoSums sums;
-  t.model.run().sums = &sums;
+  t.model.run().options.sums_meanwhile = true;
   CHECK(message_of([&] {
           RecordedStep(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
         }).find("a recording has its own order of calls") != std::string::npos);
-  t.model.run().sums = nullptr;
+  t.model.run().options.sums_meanwhile = false;
   CHECK(message_of([&] {
           RecordedStep(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view(),
                        {.clip_norm = 0});

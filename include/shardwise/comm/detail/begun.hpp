@@ -57,6 +57,10 @@ auto started(C& ranks, const moves::AllGather<T>& m) {
 }
 ///@}
 
+/// Whether these ranks can have collectives under way.
+template <class C>
+constexpr bool can_begin = BeginsCollectives<C> || StartsAllGather<C>;
+
 /// Begins `m`, one of the types of `shardwise::moves` that `BeginsCollectives` names. Returns a
 /// `CollectiveUnderWay`. Where ranks can neither begin nor start it, it is made at once.
 template <Communicator C, class Move>

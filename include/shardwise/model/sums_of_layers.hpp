@@ -8,21 +8,20 @@
 #include <vector>
 
 #include "shardwise/backend/backend.hpp"
-#include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/comm/detail/begun.hpp"
-#include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
-#include "shardwise/model/meanwhile.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/whole_parameters.hpp"
 
 namespace shardwise::detail {
 
-/// The sums of a layer that ranks store shares of, under way while the layer before it goes
-/// backward, if the ranks can begin or start a reduce-scatter.
+/// In a model whose Keep cuts gradients, layers sum them along `data` in each backward: the sums of
+/// a layer are under way while the layer before it goes backward, and end when the sums of that one
+/// begin. A rank needs memory for the gradients of one more layer; `state_of_rank` tells it. Sums
+/// along the other axes come after backward.
 template <class Context>
-class OverlappedReduction final : public GradientReducer {
+class SumsOfLayers {
   using T = typename Context::dtype;
   using Ranks = typename Context::communicator;
   using Group = std::remove_reference_t<decltype(std::declval<Ranks&>().along(MeshAxis::data))>;
@@ -30,16 +29,13 @@ class OverlappedReduction final : public GradientReducer {
   using Sum = decltype(begun(std::declval<Group&>(), std::declval<const Move&>()));
 
  public:
-  explicit OverlappedReduction(Run<Context>& run) : run_(run) {
-    constexpr bool can_begin = BeginsCollectives<Group> || StartsReduceScatter<Group>;
-    if (can_begin && run_.parameters.stores_share_of_gradients()) run_.reducer = this;
-  }
-  OverlappedReduction(const OverlappedReduction&) = delete;
-  OverlappedReduction& operator=(const OverlappedReduction&) = delete;
+  explicit SumsOfLayers(Run<Context>& run) : run_(run) {}
+  SumsOfLayers(const SumsOfLayers&) = delete;
+  SumsOfLayers& operator=(const SumsOfLayers&) = delete;
 
   ///@{
-  /// For layers, see GradientReducer.
-  void begin(std::span<const ParameterSlot> parameters, Buffer&& gradients, Write write) override {
+  /// As Traffic says of sums of shares.
+  void begin(std::span<const ParameterSlot> parameters, Buffer&& gradients, Write write) {
     finish();
     write_ = write;
     gradients_ = std::move(gradients);
@@ -54,17 +50,17 @@ class OverlappedReduction final : public GradientReducer {
     }
     if (ShareOfSums<Context>::is_rounded) gradients_ = {};
   }
-  void progress() override {
+  void progress() {
     for (Sum& sum : sums_) sum.progress();
   }
-  void finish() override {
+  void finish() {
     for (std::size_t i = 0; i < sums_.size(); ++i) {
       sums_[i].finish();
       shares_[i].store(run_, write_);
     }
     discard();
   }
-  void discard() noexcept override {
+  void discard() noexcept {
     sums_.clear();
     shares_.clear();
     gradients_ = {};

@@ -8,17 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/comm/detail/begun.hpp"
-#include "shardwise/comm/gathered.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/comm/moves.hpp"
-#include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
-#include "shardwise/model/meanwhile.hpp"
 #include "shardwise/model/parameter_layout.hpp"
 #include "shardwise/model/run.hpp"
+#include "shardwise/model/traffic.hpp"
 #include "shardwise/model/whole_parameters.hpp"
 #include "shardwise/redistribute/packed.hpp"
 
@@ -30,49 +27,42 @@ namespace shardwise::detail {
 /// bits as without it, and ranks send the same.
 ///
 /// The layers in the block of a Recompute that runs forward again gather for themselves, and so
-/// does the first layer of each forward and backward. A rank needs memory for the parameters of one
-/// more layer, or of `layers` more; `state_of_rank` tells it. Allocates nothing after the first
-/// steps. Where the communicator neither `BeginsCollectives` nor `StartsAllGather`, layers gather
-/// for themselves, as without it.
+/// does the first layer of each forward and backward. A rank needs memory for the parameters of
+/// `layers_ahead` more layers; `state_of_rank` tells it. Allocates nothing after the first steps.
 template <class Context>
-class PrefetchedParameters final : public detail::Prefetcher {
+class GathersAhead {
   using Ranks = typename Context::communicator;
   using T = typename Context::dtype;
   using Group = std::remove_reference_t<decltype(std::declval<Ranks&>().along(MeshAxis::data))>;
 
  public:
-  /// For the next `layers` layers with parameters, the same number on every rank.
-  PrefetchedParameters(Run<Context>& run, std::size_t layers)
-      : run_(run), slots_(std::min(layers, run.of_layers.size())) {
-    constexpr bool can_begin = BeginsCollectives<Group> || StartsAllGather<Group>;
-    if (can_begin && run_.parameters.stores_share()) run_.prefetcher = this;
-  }
-  PrefetchedParameters(const PrefetchedParameters&) = delete;
-  PrefetchedParameters& operator=(const PrefetchedParameters&) = delete;
+  explicit GathersAhead(Run<Context>& run)
+      : run_(run), slots_(std::min(run.options.layers_ahead, run.of_layers.size())) {}
+  GathersAhead(const GathersAhead&) = delete;
+  GathersAhead& operator=(const GathersAhead&) = delete;
 
   ///@{
-  /// For layers, see detail::Prefetcher.
-  void begin_pass(bool goes_backward) override { goes_backward_ = goes_backward; }
-  void end_pass() noexcept override {
-    for (Slot& slot : slots_) discard(slot);
-  }
-  Buffer take(std::size_t number) override {
+  /// As Traffic says.
+  void begin_pass(bool goes_backward) { goes_backward_ = goes_backward; }
+  Buffer take(std::size_t number) {
     Slot& slot = slot_of(number);
     if (!slot.is_for(number)) begin(slot, number);
     Buffer values = finish(slot);
-    progress();
     if (!run_.is_again) begin_behind(number);
     return values;
   }
-  void progress() override {
+  void progress() {
     for (Slot& slot : slots_)
       for (Gather& one : slot.gathers) one.progress();
+  }
+  void discard() noexcept {
+    for (Slot& slot : slots_) discard(slot);
   }
   ///@}
 
  private:
   using Move = moves::AllGather<T>;
-  using Gather = decltype(detail::begun(std::declval<Group&>(), std::declval<const Move&>()));
+  using Gather = decltype(begun(std::declval<Group&>(), std::declval<const Move&>()));
 
   /// Room for the parameters of a layer that runs later. When it runs, its slot is free again.
   struct Slot {
@@ -99,18 +89,17 @@ class PrefetchedParameters final : public detail::Prefetcher {
 
   void begin(Slot& slot, std::size_t number) {
     discard(slot);
-    const detail::ParametersOfLayer& layer = run_.of_layers[number];
-    slot.values = run_.pool.take(detail::elements_of(layer.slots, layer.count) * sizeof(T));
+    const ParametersOfLayer& layer = run_.of_layers[number];
+    slot.values = run_.pool.take(elements_of(layer.slots, layer.count) * sizeof(T));
     slot.behind = number + 1;
     T* whole = static_cast<T*>(slot.values.data());
-    for (const detail::ParameterSlot& one : std::span(layer.slots, layer.count)) {
-      detail::gather_stored_by(
-          run_, run_.parameters, one, run_.parameters.used(one), whole,
-          [&](std::span<const T> mine, std::span<T> all) {
-            const detail::Counts counts = detail::stored_counts(run_, run_.parameters, one);
-            slot.gathers.push_back(
-                detail::begun(run_.all_ranks.along(MeshAxis::data), Move{mine, all, counts}));
-          });
+    for (const ParameterSlot& one : std::span(layer.slots, layer.count)) {
+      gather_stored_by(run_, run_.parameters, one, run_.parameters.used(one), whole,
+                       [&](std::span<const T> mine, std::span<T> all) {
+                         const Counts counts = stored_counts(run_, run_.parameters, one);
+                         slot.gathers.push_back(
+                             begun(run_.all_ranks.along(MeshAxis::data), Move{mine, all, counts}));
+                       });
       whole += one.size;
     }
   }
