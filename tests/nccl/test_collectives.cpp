@@ -29,8 +29,8 @@ namespace {
 using comm_test::check_everything;
 using comm_test::Counts;
 
-/// Waits for each call, so that its result is there at return, but for what it starts.
-class Waiting : public Collectives<Waiting> {
+/// Waits for each call, so that its result is there at return, but for what it begins.
+class Waiting : public BeginningCollectives<Waiting> {
  public:
   explicit Waiting(NcclCommunicator ranks) : ranks_(std::move(ranks)) {}
 
@@ -39,26 +39,18 @@ class Waiting : public Collectives<Waiting> {
   Waiting split(int color, int key) { return Waiting(ranks_.split(color, key)); }
   void wait() { ranks_.wait(); }
 
-  template <Element T>
-  auto start_all_reduce(moves::In<T> in, std::span<T> out) {
-    return ranks_.start_all_reduce(in, out);
-  }
-  template <Element T>
-  auto start_reduce_scatter(moves::In<T> in, std::span<T> out, moves::Counts counts) {
-    return ranks_.start_reduce_scatter(in, out, counts);
-  }
-  template <Element T>
-  auto start_all_gather(moves::In<T> in, std::span<T> out, moves::Counts counts) {
-    return ranks_.start_all_gather(in, out, counts);
-  }
-
  private:
   friend Collectives<Waiting>;
+  friend BeginningCollectives<Waiting>;
 
   template <class Move>
   void move(const Call&, const Move& m) {
     m.on(ranks_);
     wait();
+  }
+  template <class Move>
+  auto begin(const Call&, const Move& m) {
+    return m.begun_on(ranks_);
   }
 
   NcclCommunicator ranks_;
@@ -102,7 +94,7 @@ TEST_CASE("nccl: empty buffers may be null pointers") {
   run_nccl_ranks(3, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
     const Counts none(3);
     nccl.all_reduce(std::span<const float>(), std::span<float>());
-    { const auto sum = nccl.start_all_reduce(std::span<const float>(), std::span<float>()); }
+    { const auto sum = nccl.begin_all_reduce(std::span<const float>(), std::span<float>()); }
     nccl.all_gather(std::span<const float>(), std::span<float>(), none);
     nccl.reduce_scatter(std::span<const float>(), std::span<float>(), none);
     nccl.broadcast(std::span<float>(), 2);
@@ -222,7 +214,7 @@ TEST_CASE("nccl: mistakes that a rank sees alone") {
     if (nccl.rank() != 0) return;
     CHECK(error_of([&] { nccl.all_reduce(two, std::span(three)); }) ==
           "shape_error: all_reduce: the output has 3 elements and must have 2");
-    CHECK(error_of([&] { const auto sum = nccl.start_all_reduce(two, std::span(three)); }) ==
+    CHECK(error_of([&] { const auto sum = nccl.begin_all_reduce(two, std::span(three)); }) ==
           "shape_error: all_reduce: the output has 3 elements and must have 2");
     CHECK(
         error_of([&] {

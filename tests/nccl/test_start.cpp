@@ -48,7 +48,7 @@ TEST_CASE("nccl: calls read what the stream computes before, and what it does be
         data.assign(8, static_cast<float>(nccl.rank() + 1));
       });
       if (is_started) {
-        const auto started = nccl.start_all_reduce(data, std::span(sum));
+        const auto started = nccl.begin_all_reduce(data, std::span(sum));
       } else {
         nccl.all_reduce(data, std::span(sum));
       }
@@ -75,8 +75,8 @@ TEST_CASE("nccl: the stream runs on beside what is started, until its end") {
       HostWork work;
       if (is_late) check(soon([&] { return ran_on == ranks - 1; }), "the others run on");
       {
-        const auto started = nccl.start_all_reduce(data, std::span(sum));
-        const auto gather = nccl.start_all_gather(std::span(data).first(1), std::span(all), counts);
+        const auto started = nccl.begin_all_reduce(data, std::span(sum));
+        const auto gather = nccl.begin_all_gather(std::span(data).first(1), std::span(all), counts);
         work.put(nccl.stream(), [&] { ++ran_on; });
         if (is_late) give_time_to_be_wrong();
       }
@@ -98,7 +98,7 @@ TEST_CASE("nccl: an exception leaves nothing that is still written to") {
     if (nccl.rank() == 1) threads.barrier();
     CHECK_THROWS_AS(
         [&] {
-          const auto started = nccl.start_all_reduce(data, std::span(sum));
+          const auto started = nccl.begin_all_reduce(data, std::span(sum));
           throw std::runtime_error("between");
         }(),
         std::runtime_error);
@@ -121,10 +121,10 @@ TEST_CASE("nccl: calls of all groups run one after another") {
     CudaGraph graph(backend, [&] { part.all_reduce(one, std::span(third)); });
     if (nccl.rank() == 1) threads.barrier();
     {
-      const auto first = nccl.start_all_reduce(one, std::span(sum));
+      const auto first = nccl.begin_all_reduce(one, std::span(sum));
       part.all_reduce(data, std::span(data));  // behind the first one, which has not ended
-      const auto second = part.start_all_reduce(two, std::span(two));
-      const auto third_of_all = nccl.start_all_reduce(one, std::span(one));
+      const auto second = part.begin_all_reduce(two, std::span(two));
+      const auto third_of_all = nccl.begin_all_reduce(one, std::span(one));
       part.launch_recorded([&] { graph.launch(); });
     }
     if (nccl.rank() == 0) {
@@ -146,7 +146,7 @@ TEST_CASE("nccl: what is started and never met ends by the time-out, and the str
     if (nccl.rank() == 0) {
       std::vector<float> data(8);
       {
-        const auto started = nccl.start_all_reduce(data, std::span(data));
+        const auto started = nccl.begin_all_reduce(data, std::span(data));
         CHECK(error_of([&] { nccl.wait(); })
                   .starts_with("peer_error: rank 0: all_reduce(sum, float32, 8 elements), call 2 "
                                "of its group, was not done within 200 ms"));
@@ -154,7 +154,7 @@ TEST_CASE("nccl: what is started and never met ends by the time-out, and the str
                 nccl.barrier();
               }).starts_with("peer_error: rank 0: barrier() comes too late: all_reduce(sum"));
       }
-      CHECK(error_of([&] { const auto started = nccl.start_all_reduce(data, std::span(data)); })
+      CHECK(error_of([&] { const auto started = nccl.begin_all_reduce(data, std::span(data)); })
                 .starts_with("peer_error: rank 0: all_reduce(sum, float32, 8 elements) comes too "
                              "late: all_reduce(sum"));
       cudaStreamSynchronize(nccl.stream());
@@ -168,7 +168,7 @@ TEST_CASE("nccl: what cannot be started throws, and what is started may outlive 
   run_nccl_ranks(1, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
     std::vector<float> data(8);
     stand_in::next_result = ncclInternalError;
-    CHECK(error_of([&] { const auto started = nccl.start_all_reduce(data, std::span(data)); })
+    CHECK(error_of([&] { const auto started = nccl.begin_all_reduce(data, std::span(data)); })
               .starts_with("backend_error: rank 0: all_reduce(sum, float32, 8 elements), call 1 of "
                            "its group: NCCL: a call failed with code 3"));
     cudaStreamSynchronize(nccl.stream());
@@ -176,7 +176,7 @@ TEST_CASE("nccl: what cannot be started throws, and what is started may outlive 
   CHECK(nothing_is_left());
   run_nccl_ranks(1, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
     std::vector<float> data(8);
-    const auto started = nccl.start_all_reduce(data, std::span(data));
+    const auto started = nccl.begin_all_reduce(data, std::span(data));
     CHECK(nccl.close());
     CHECK(error_of([&] { nccl.rank(); }) != "");
   });
@@ -190,7 +190,7 @@ TEST_CASE("nccl: starting makes no event and no stream after the first calls") {
     const int events = stand_in::events;
     const int alive = stand_in::alive;
     for (int i = 0; i < 100; ++i) {
-      { const auto started = nccl.start_all_reduce(data, std::span(data)); }
+      { const auto started = nccl.begin_all_reduce(data, std::span(data)); }
       nccl.wait();
     }
     CHECK(stand_in::events == events);
@@ -209,10 +209,10 @@ TEST_CASE("nccl: what is started in a recording is done at each launch") {
     CudaGraph graph(backend, [&] {
       work.put(nccl.stream(), [&] { data = given; });
       {
-        const auto started = nccl.start_all_reduce(data, std::span(sum));
+        const auto started = nccl.begin_all_reduce(data, std::span(sum));
         work.put(nccl.stream(), [&] { more.assign(4, nccl.rank()); });
       }
-      { const auto started = nccl.start_all_reduce(more, std::span(more)); }
+      { const auto started = nccl.begin_all_reduce(more, std::span(more)); }
       nccl.all_reduce(sum, std::span(all));
       work.put(nccl.stream(), [&] {
         seen = more;
@@ -238,10 +238,10 @@ TEST_CASE("nccl: a recording in which nothing that was started has ended is none
   run_nccl_ranks(1, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
     std::vector<int> data(4);
     const OnStream backend{nccl.stream()};
-    std::optional<detail::nccl::StartedCall> started;
+    std::optional<detail::nccl::UnderWay> started;
     CHECK(error_of([&] {
             CudaGraph(backend,
-                      [&] { started.emplace(nccl.start_all_reduce(data, std::span(data))); });
+                      [&] { started.emplace(nccl.begin_all_reduce(data, std::span(data))); });
           }) != "");
     started.reset();
     nccl.all_reduce(data, std::span(data));

@@ -10,13 +10,12 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "ranks/model_observe.hpp"
+#include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/comm/mesh_ranks.hpp"
-#include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/layers/attend.hpp"
 #include "shardwise/layers/concat.hpp"
 #include "shardwise/layers/elementwise.hpp"
@@ -29,7 +28,6 @@
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/sum.hpp"
 #include "shardwise/observe/tracer.hpp"
-#include "support/plain_communicator.hpp"
 
 using namespace shardwise;
 using testing::Data;
@@ -48,6 +46,8 @@ thread_local std::vector<std::string> order;  // of what the rank's layer did
 template <class T>
 class Started {
  public:
+  static constexpr bool goes_on_by_itself = true;
+
   Started(std::span<T> out, std::vector<T> sum) : out_(out), sum_(std::move(sum)) {
     std::ranges::fill(bytes(), nothing);
     order.emplace_back("start");
@@ -55,11 +55,15 @@ class Started {
   Started(Started&& other) noexcept
       : out_(std::exchange(other.out_, {})), sum_(std::move(other.sum_)) {}
   Started& operator=(Started&&) = delete;
-  ~Started() {
+  ~Started() { finish(); }
+
+  void progress() {}
+  void finish() {
     if (out_.data() == nullptr) return;
     touched += std::ranges::count(bytes(), nothing) == std::ssize(bytes()) ? 0 : 1;
     std::ranges::copy(sum_, out_.begin());
     order.emplace_back("end");
+    out_ = {};
   }
 
  private:
@@ -70,26 +74,35 @@ class Started {
   std::vector<T> sum_;
 };
 
-class StartingRanks : public testing::PlainCommunicator<testing::Ranks> {
-  using Plain = testing::PlainCommunicator<testing::Ranks>;
-
+class StartingRanks : public BeginningCollectives<StartingRanks> {
  public:
-  StartingRanks(testing::Ranks ranks) : StartingRanks(Plain(std::move(ranks))) {}
-  explicit StartingRanks(Plain plain) : Plain(std::move(plain)) {}
+  StartingRanks(testing::Ranks ranks) : ranks_(std::move(ranks)) {}
 
-  template <Element T>
-  Started<T> start_all_reduce(std::type_identity_t<std::span<const T>> in, std::span<T> out) {
-    ++started;
-    std::vector<T> sum(in.size());
-    all_reduce<T>(in, std::span(sum));
-    return Started<T>(out, std::move(sum));
+  int rank() const { return ranks_.rank(); }
+  int size() const { return ranks_.size(); }
+  StartingRanks split(int color, int key) { return {ranks_.split(color, key)}; }
+
+  template <class Move>
+  void move(const Call&, const Move& move) {
+    move.on(ranks_);
   }
-  StartingRanks split(int color, int key) { return StartingRanks(Plain::split(color, key)); }
+  template <class Move>
+  auto begin(const Call&, Move move) {
+    ++started;
+    const auto out = move.out;
+    std::vector<typename decltype(Move::out)::element_type> sum(out.size());
+    move.out = sum;
+    move.on(ranks_);
+    return Started(out, std::move(sum));
+  }
+
+ private:
+  testing::Ranks ranks_;
 };
 
 using Plain = testing::Counted;
 using Starting = CountingCommunicator<StartingRanks>;
-static_assert(StartsAllReduce<Starting> && !StartsAllReduce<Plain>);
+static_assert(CollectivesGoOn<Starting> && !CollectivesGoOn<Plain>);
 
 /// At 1 to 8 ranks the same numbers and calls as on ranks that cannot start a sum, and `sums`
 /// of them started by each rank in a backward.

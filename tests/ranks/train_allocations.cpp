@@ -11,7 +11,6 @@
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/begins_collectives.hpp"
-#include "shardwise/comm/detail/begun.hpp"
 #include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
@@ -126,6 +125,11 @@ void check_gpt(C& ranks) {
         }) == 0);
 }
 
+struct MadeAtOnce {
+  void progress() {}
+  void finish() {}
+};
+
 /// Ranks that make at once what they begin, and allocate nothing for it.
 class AtOnce : public BeginningCollectives<AtOnce> {
  public:
@@ -139,7 +143,7 @@ class AtOnce : public BeginningCollectives<AtOnce> {
     move.on(inner_);
   }
   template <class Move>
-  detail::MadeAtOnce begin(const Call&, const Move& move) {
+  MadeAtOnce begin(const Call&, const Move& move) {
     move.on(inner_);
     return {};
   }

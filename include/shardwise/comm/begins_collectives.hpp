@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/collectives.hpp"
@@ -16,7 +17,9 @@ namespace shardwise {
 
 /// A collective that is under way. `progress()` lets it go on as far as it can without a wait.
 /// `finish()` waits until it is made, and throws what the collective would, or what one would that
-/// this rank has begun before. An error is thrown once, by the first call that waits for it.
+/// this rank has begun before. An error is thrown once, by the first call that waits for it. One
+/// that goes on by itself says so by `static constexpr bool goes_on_by_itself = true`; its
+/// progress() does nothing.
 template <class U>
 concept CollectiveUnderWay = std::move_constructible<U> && requires(U& under_way) {
   under_way.progress();
@@ -30,11 +33,12 @@ concept CollectiveUnderWay = std::move_constructible<U> && requires(U& under_way
 ///     begin_all_gather(in, out, counts)
 ///
 /// on spans of any `Element`. Each begins the collective of that name and returns a
-/// `CollectiveUnderWay`. Unlike a sum that is started (comm/starts_all_reduce.hpp), it goes on only
-/// when the rank calls progress() or finish(), or waits in another call. Until finish() has
-/// returned, do not write to `in`, and do not read or write `out`; `counts` may change. An object
-/// that is destroyed before waits, too, and its errors are lost: that is for a rank that already
-/// throws one.
+/// `CollectiveUnderWay`. One that does not go on by itself goes on when the rank calls progress()
+/// or finish(), or waits in another call. Until finish() has returned, do not write to `in`, and do
+/// not read or write `out`; `counts` may change. An object that is destroyed before waits, too, and
+/// its errors are lost: that is for a rank that already throws one. Where the work of a rank is
+/// what it enqueues on a stream, the collective follows the work before it, and the work behind
+/// finish() follows the collective; the host does not wait.
 ///
 /// It is a collective with the same rules and errors, the same bytes on the wire and the same bits,
 /// and counts as one. Several may be under way. Another collective of the same group first waits
@@ -48,7 +52,8 @@ concept CollectiveUnderWay = std::move_constructible<U> && requires(U& under_way
 ///     }
 ///     sum.finish();
 ///
-/// valid: `MpiCommunicator`      invalid: `ThreadCommunicator`, whose ranks add themselves
+/// valid: `MpiCommunicator`, `NcclCommunicator`
+/// invalid: `ThreadCommunicator`, whose ranks add themselves
 template <class C>
 concept BeginsCollectives = Communicator<C> &&
     requires(C& c, std::span<const float> in, std::span<float> out,
@@ -57,6 +62,13 @@ concept BeginsCollectives = Communicator<C> &&
   { c.begin_reduce_scatter(in, out, counts) } -> CollectiveUnderWay;
   { c.begin_all_gather(in, out, counts) } -> CollectiveUnderWay;
 };
+
+/// A communicator whose collectives under way go on by themselves.
+///
+/// valid: `NcclCommunicator`      invalid: `MpiCommunicator`, which moves them in its calls
+template <class C>
+concept CollectivesGoOn = BeginsCollectives<C> && decltype(std::declval<C&>().begin_all_reduce(
+    std::span<const float>(), std::span<float>()))::goes_on_by_itself;
 
 /// The operations of `Communicator` and of `BeginsCollectives` for `Self`, which derives from this.
 /// Self has what `Collectives<Self>` says, and

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/comm/call.hpp"
-#include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/detail/nccl_agreement.hpp"
 #include "shardwise/comm/detail/nccl_connect.hpp"
 #include "shardwise/comm/detail/nccl_group.hpp"
@@ -19,7 +19,6 @@
 #include "shardwise/comm/launch_environment.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/nccl_options.hpp"
-#include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/dtype.hpp"
 
 namespace shardwise {
@@ -29,11 +28,12 @@ namespace shardwise {
 /// means **ordered on the rank's stream**: a call returns when it is enqueued, and what is enqueued
 /// on the stream after it finds its result. Only barrier, split and wait wait on the host.
 ///
-/// A sum that is started uses a second stream, the communication stream, which a group shares with
-/// the groups that split makes; events order the two streams. The calls of all these groups run one
-/// after another, in the order in which they are made. Before you call a group that was made
-/// separately, end what was started. All calls can be captured into a CUDA graph. A sum that is
-/// started in a capture has to end in it, and a sum that was started before has to end before.
+/// A collective that is begun, see `BeginsCollectives`, uses a second stream, the communication
+/// stream, which a group shares with the groups that split makes; events order the two streams. The
+/// rank's stream waits for it, and for those that were begun before it, after its end. The calls of
+/// all these groups run one after another, in the order in which they are made. Before you call a
+/// group that was made separately, end what was begun. All calls can be captured into a CUDA graph.
+/// What is begun in a capture has to end in it, and what was begun before has to end before.
 ///
 /// NCCL differs from the contract in these points:
 /// - NCCL chooses the order of a sum by size, hardware and number of ranks. Runs give the same bits
@@ -58,7 +58,7 @@ namespace shardwise {
 ///
 /// The destructor does not wait: the thread ends the group when its calls are done. Call close()
 /// before the program ends.
-class NcclCommunicator : public Collectives<NcclCommunicator> {
+class NcclCommunicator : public BeginningCollectives<NcclCommunicator> {
  public:
   /// Its collectives take memory of the rank's GPU.
   static constexpr bool takes_device_memory = true;
@@ -114,26 +114,6 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   /// The stream on which its calls are ordered. It belongs to the caller.
   cudaStream_t stream() const { return group().settings().stream; }
 
-  ///@{
-  /// As `StartsAllReduce`, `StartsReduceScatter` and `StartsAllGather` say: the rank's stream waits
-  /// for the call, and for those that were started before it, after the returned object is
-  /// destroyed. The call is watched like all others.
-  template <Element T>
-  detail::nccl::StartedCall start_all_reduce(moves::In<T> in, std::span<T> out) {
-    return start(moves::AllReduce<T>{in, out});
-  }
-  template <Element T>
-  detail::nccl::StartedCall start_reduce_scatter(moves::In<T> in, std::span<T> out,
-                                                 moves::Counts counts) {
-    return start(moves::ReduceScatter<T>{in, out, counts});
-  }
-  template <Element T>
-  detail::nccl::StartedCall start_all_gather(moves::In<T> in, std::span<T> out,
-                                             moves::Counts counts) {
-    return start(moves::AllGather<T>{in, out, counts});
-  }
-  ///@}
-
   /// Waits on the host. The new group has the same stream and time-out.
   NcclCommunicator split(int color, int key);
 
@@ -180,6 +160,7 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   Group& group() const { return handle_->group(); }
 
   friend Collectives<NcclCommunicator>;
+  friend BeginningCollectives<NcclCommunicator>;
 
   template <class Move>
   auto moved(const Move& m) const {
@@ -190,10 +171,9 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   }
 
   template <class Move>
-  detail::nccl::StartedCall start(const Move& m) {
-    const Call call = this->checked_call(m);
+  detail::nccl::UnderWay begin(const Call& call, const Move& m) {
     detail::nccl::agree(group(), call);
-    return group().start(call, moved(m));
+    return group().begin(call, moved(m));
   }
 
   template <class Move>
@@ -232,7 +212,7 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   std::shared_ptr<GroupHandle> handle_;
 };
 
-static_assert(StartsAllGather<NcclCommunicator>);
+static_assert(CollectivesGoOn<NcclCommunicator>);
 
 template <detail::nccl::HostRanks C>
 NcclCommunicator::NcclCommunicator(C& ranks, NcclOptions options)

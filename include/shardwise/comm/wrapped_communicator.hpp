@@ -13,7 +13,6 @@
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/reads_peers.hpp"
-#include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/dtype.hpp"
 
 namespace shardwise {
@@ -50,29 +49,6 @@ class WrappedCommunicator
   Self split(int color, int key) {
     return Self(
         result_of(Call{.operation = Operation::split}, [&] { return inner_.split(color, key); }));
-  }
-
-  /// As `StartsAllReduce` says, if `Inner` has it; around() sees the call that begins it.
-  template <Element T>
-  requires StartsAllReduce<Inner>
-  [[nodiscard]] auto start_all_reduce(moves::In<T> in, std::span<T> out) {
-    return result_of(moves::AllReduce<T>{in, out}.call(rank()),
-                     [&] { return inner_.start_all_reduce(in, out); });
-  }
-  /// The same of `StartsReduceScatter`.
-  template <Element T>
-  requires StartsReduceScatter<Inner>
-  [[nodiscard]] auto start_reduce_scatter(moves::In<T> in, std::span<T> out, moves::Counts counts) {
-    return result_of(moves::ReduceScatter<T>{in, out, counts}.call(rank()),
-                     [&] { return inner_.start_reduce_scatter(in, out, counts); });
-  }
-
-  /// The same of `StartsAllGather`.
-  template <Element T>
-  requires StartsAllGather<Inner>
-  [[nodiscard]] auto start_all_gather(moves::In<T> in, std::span<T> out, moves::Counts counts) {
-    return result_of(moves::AllGather<T>{in, out, counts}.call(rank()),
-                     [&] { return inner_.start_all_gather(in, out, counts); });
   }
 
   /// As `ReadsPeers` says, if `Inner` has it.

@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/comm/check_level.hpp"
-#include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/model/binder.hpp"
@@ -173,7 +173,7 @@ class Bound {
   static constexpr bool has_two_parts = detail::goes_backward_in_parts<L> && !detail::is_tied<L>;
   /// Whether they are left until the ranks sum that of its input, which others do.
   static constexpr bool leaves_until_sum =
-      has_two_parts && StartsAllReduce<typename Ctx::communicator> && S::input_gradient &&
+      has_two_parts && CollectivesGoOn<typename Ctx::communicator> && S::input_gradient &&
       std::same_as<In, Replicated> && std::same_as<In, typename E::offered>;
   static constexpr bool can_leave_parameters =
       leaves_until_sum || (has_two_parts && MeshCommunicator<typename Ctx::communicator>);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -31,9 +30,7 @@ namespace shardwise::detail {
 /// `layers_ahead` more layers; `state_of_rank` tells it. Allocates nothing after the first steps.
 template <class Context>
 class GathersAhead {
-  using Ranks = typename Context::communicator;
   using T = typename Context::dtype;
-  using Group = std::remove_reference_t<decltype(std::declval<Ranks&>().along(MeshAxis::data))>;
 
  public:
   explicit GathersAhead(Run<Context>& run)
@@ -62,7 +59,7 @@ class GathersAhead {
 
  private:
   using Move = moves::AllGather<T>;
-  using Gather = decltype(begun(std::declval<Group&>(), std::declval<const Move&>()));
+  using Gather = begun_along_t<typename Context::communicator, Move>;
 
   /// Room for the parameters of a layer that runs later. When it runs, its slot is free again.
   struct Slot {
@@ -97,8 +94,8 @@ class GathersAhead {
       gather_stored_by(run_, run_.parameters, one, run_.parameters.used(one), whole,
                        [&](std::span<const T> mine, std::span<T> all) {
                          const Counts counts = stored_counts(run_, run_.parameters, one);
-                         slot.gathers.push_back(
-                             begun(run_.all_ranks.along(MeshAxis::data), Move{mine, all, counts}));
+                         slot.gathers.push_back(Move{mine, all, counts}.begun_on(
+                             run_.all_ranks.along(MeshAxis::data)));
                        });
       whole += one.size;
     }

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "shardwise/backend/backend.hpp"
-#include "shardwise/comm/detail/begun.hpp"
+#include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
@@ -24,7 +24,8 @@ namespace shardwise::detail {
 template <class C>
 consteval bool can_have_traffic() {
   if constexpr (MeshCommunicator<C>) {
-    return can_begin<std::remove_reference_t<decltype(std::declval<C&>().along(MeshAxis::data))>>;
+    return BeginsCollectives<
+        std::remove_reference_t<decltype(std::declval<C&>().along(MeshAxis::data))>>;
   } else {
     return false;
   }

@@ -12,9 +12,9 @@
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/changing.hpp"
+#include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
-#include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
@@ -263,7 +263,7 @@ class SetMeanwhile {
 };
 
 /// The same tensor in the layout To. While ranks sum a gradient, this one writes those of
-/// parameters that layers have left until then; before it where they cannot start that sum.
+/// parameters that layers have left until then; before it where that sum does not go on by itself.
 template <Layout To, class Context, class T, Layout From>
 Value<T, To> moved(Run<Context>& run, Value<T, From>&& value) {
   using R = Redistribute<From, To>;
@@ -281,12 +281,13 @@ Value<T, To> moved(Run<Context>& run, Value<T, From>&& value) {
       if (value.may_write()) result = Value<T, To>(std::move(value));
     if (!result.may_write()) result = Value<T, To>(run.pool, in.global(), run.place());
     if constexpr (std::same_as<From, Partial> &&
-                  StartsAllReduce<std::remove_reference_t<decltype(run.ranks)>>) {
+                  CollectivesGoOn<std::remove_reference_t<decltype(run.ranks)>>) {
       if constexpr (R::movement != Movement::all_reduce) {
         run.left_until_sum.write(&run);
       } else if (!run.left_until_sum.empty()) {
-        const auto started = run.ranks.start_all_reduce(in.span(), result.writable().span());
+        auto sum = run.ranks.begin_all_reduce(in.span(), result.writable().span());
         run.left_until_sum.write(&run);
+        sum.finish();
         return result;
       }
     }

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "shardwise/comm/starts_all_reduce.hpp"
+#include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/layout.hpp"
 #include "shardwise/layout/layouts.hpp"
@@ -48,7 +48,7 @@ struct input_gradients<T, E, S, std::index_sequence<Ks...>> {
 /// parameters.
 template <class L, class S, class E>
 consteval bool sums_meanwhile() {
-  if constexpr (StartsAllReduce<typename S::context::communicator> && S::input_gradient &&
+  if constexpr (CollectivesGoOn<typename S::context::communicator> && S::input_gradient &&
                 goes_backward_in_parts<L>) {
     using R = Redistribute<dual_t<input_layout_at_t<L, E>>, dual_t<typename E::offered>>;
     return R::movement == Movement::all_reduce;

@@ -6,8 +6,6 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "shardwise/comm/detail/begun.hpp"
@@ -42,8 +40,6 @@ namespace shardwise::detail {
 /// Keeps memory for the sums that are under way, and allocates nothing after the first steps.
 template <class Context>
 class SumsOfBuckets {
-  using Ranks = typename Context::communicator;
-  using Group = std::remove_reference_t<decltype(std::declval<Ranks&>().along(MeshAxis::data))>;
   using Reduce = typename Context::precision::reduce;
 
  public:
@@ -104,7 +100,7 @@ class SumsOfBuckets {
 
  private:
   template <class Move>
-  using Begun = decltype(begun(std::declval<Group&>(), std::declval<const Move&>()));
+  using Begun = begun_along_t<typename Context::communicator, Move>;
 
   /// Some gradients, which are summed together.
   struct Bucket {
@@ -193,7 +189,7 @@ class SumsOfBuckets {
   void begin_along(MeshAxis axis, const Move& sum, std::optional<Begun<Move>>& under_way) {
     const Collective entry{Move::operation, sum.in.size(), dtype_v<Reduce>};
     observed(run_, name_of_gradients, entry.over(axis),
-             [&] { under_way.emplace(begun(run_.all_ranks.along(axis), sum)); });
+             [&] { under_way.emplace(sum.begun_on(run_.all_ranks.along(axis))); });
   }
 
   Run<Context>& run_;

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <span>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -23,10 +22,8 @@ namespace shardwise::detail {
 template <class Context>
 class SumsOfLayers {
   using T = typename Context::dtype;
-  using Ranks = typename Context::communicator;
-  using Group = std::remove_reference_t<decltype(std::declval<Ranks&>().along(MeshAxis::data))>;
   using Move = typename ShareOfSums<Context>::Move;
-  using Sum = decltype(begun(std::declval<Group&>(), std::declval<const Move&>()));
+  using Sum = begun_along_t<typename Context::communicator, Move>;
 
  public:
   explicit SumsOfLayers(Run<Context>& run) : run_(run) {}
@@ -44,7 +41,7 @@ class SumsOfLayers {
       reduce_to_stored_by(run_, slot, std::span(whole, slot.size),
                           [&](ShareOfSums<Context>&& share, const Move& move) {
                             shares_.push_back(std::move(share));
-                            sums_.push_back(begun(run_.all_ranks.along(MeshAxis::data), move));
+                            sums_.push_back(move.begun_on(run_.all_ranks.along(MeshAxis::data)));
                           });
       whole += slot.size;
     }

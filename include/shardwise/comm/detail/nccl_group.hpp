@@ -118,12 +118,12 @@ class NcclGroup {
 
   /// The same on the communication stream, after all work that is on the stream of the rank.
   template <class F>
-  StartedCall start(const Call& call, F&& f) {
+  UnderWay begin(const Call& call, F&& f) {
     const OnDevice on(settings_.device);
     require(settings_.communication->fork());
-    StartedCall started(settings_.communication);
+    UnderWay begun(settings_.communication);
     enqueue(settings_.communication->get(), call, f);
-    return started;
+    return begun;
   }
 
   /// Enqueues captured calls by launch(). They are watched as one call.

@@ -69,15 +69,21 @@ class CommunicationStream {
   bool is_forked_ = false;  ///< the rank's stream does not wait yet for the work of this one
 };
 
-/// A call on the communication stream. When this object is destroyed, the rank's stream is made to
-/// wait for the call.
-class [[nodiscard]] StartedCall {
+/// A call on the communication stream, as a `CollectiveUnderWay`: its end makes the rank's stream
+/// wait for it.
+class UnderWay {
  public:
-  explicit StartedCall(std::shared_ptr<CommunicationStream> stream) : stream_(std::move(stream)) {}
-  StartedCall(StartedCall&&) = default;
-  StartedCall& operator=(StartedCall&&) = delete;
-  ~StartedCall() {
+  static constexpr bool goes_on_by_itself = true;
+
+  explicit UnderWay(std::shared_ptr<CommunicationStream> stream) : stream_(std::move(stream)) {}
+  UnderWay(UnderWay&&) = default;
+  UnderWay& operator=(UnderWay&&) = delete;
+  ~UnderWay() { finish(); }
+
+  void progress() {}
+  void finish() noexcept {
     if (stream_ != nullptr) stream_->join();  // if this fails, the next call throws the error
+    stream_.reset();
   }
 
  private:
