@@ -183,7 +183,7 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   void add_loss(double loss) const { run_.add_layer_loss(loss, slice().share); }
 
   /// Samples of this step before this batch.
-  std::uint64_t first_of_batch() const { return run_.first_sample; }
+  std::uint64_t first_of_batch() const { return run_.in_step.first_sample; }
   /// Samples of this step before the first one that the layer is given: of earlier batches and, on
   /// a mesh, of ranks that have other samples of this batch.
   std::uint64_t first_sample() const { return first_of_batch() + slice().first; }

@@ -81,7 +81,7 @@ class ModelBase {
 
   /// Settles gradients in collectives of at most `bytes` bytes, but of at least one element. Every
   /// rank calls it with the same number.
-  void set_bucket_bytes(std::size_t bytes) { run_.bucket_bytes = bytes; }
+  void set_bucket_bytes(std::size_t bytes) { run_.sending.bucket_bytes = bytes; }
 
   /// On a mesh with several ranks along `data` and along `replica` or `context`, sums gradients
   /// over them as a hierarchical all-reduce: a reduce-scatter along `data`, an all-reduce of the
@@ -89,7 +89,7 @@ class ModelBase {
   /// 2 n (1 - 1/(D R)) bytes for n of gradients in place of 2 n (2 - 1/D - 1/R), and along the
   /// others only 2 n/D (1 - 1/R), for one or two more latencies a bucket. The bits are the same.
   /// Every rank calls it with the same argument. Every Keep but `whole` always sums so.
-  void set_sums_in_shares(bool in_shares) { run_.sums_in_shares = in_shares; }
+  void set_sums_in_shares(bool in_shares) { run_.sending.sums_in_shares = in_shares; }
 
   /// Sets in which steps ranks that compare their calls also compare what they were given: in the
   /// first step of this model by `Step` or `train_step`, and every `steps` after it; 0 for never.
@@ -170,11 +170,7 @@ class ModelBase {
   const detail::StageOfPipeline& stage() const { return run_.stage; }
 
   /// The dtypes and the bucket size of the model's messages.
-  Sending sending() const {
-    Sending sending = run_.sending();
-    sending.sums_in_backward = run_.traffic != nullptr && run_.options.sums_meanwhile;
-    return sending;
-  }
+  const Sending& sending() const { return run_.sending; }
 
   ///@{
   /// The objects of the model's run: all its ranks, backend and state.
@@ -266,9 +262,11 @@ class ModelBase {
       if (cuts_parameters(options.keep))
         detail::require_agreed(gathered(run_.all_ranks, options.layers_ahead),
                                "how many layers the model gathers ahead");
-    if constexpr (has_traffic)
+    if constexpr (has_traffic) {
       if (options.sums_meanwhile || options.layers_ahead > 0)
         run_.traffic = &traffic_.emplace(run_);
+      run_.sending.sums_in_backward = options.sums_meanwhile;
+    }
   }
 
   /// The state of this flight.
@@ -282,7 +280,7 @@ class ModelBase {
   /// Makes a batch the one that runs.
   void run_batch(detail::FlightState& batch) {
     run_.flight = &batch;
-    run_.set_place(batch.place);
+    run_.in_step = batch.place;
     run_.left_until_sum.forget();  // of a backward that failed
   }
 
@@ -319,7 +317,8 @@ class ModelBase {
 
   /// A backward may follow for this batch of so many samples.
   void end_forward(std::size_t samples) {
-    next_ = {run_.first_sample + samples, static_cast<std::uint16_t>(run_.batch + 1)};
+    next_ = {run_.in_step.first_sample + samples,
+             static_cast<std::uint16_t>(run_.in_step.batch + 1)};
     run_.flight->behind = next_;
     run_.flight->may_go_backward = true;
   }
@@ -373,7 +372,7 @@ class ModelBase {
     run_.gradients = GradientState::summands;
     if (!batch.awaits_parameters)
       run_.samples_backward += batch.behind.first_sample - batch.place.first_sample;
-    run_.set_place(next_);
+    run_.in_step = next_;
   }
 
   /// Views at an end of the model of what layers gave for the batch that runs; `slice` is that of

@@ -100,8 +100,7 @@ struct Run {
   bool goes_forward_again = false;
   bool is_again = false;
   ///@}
-  std::uint64_t first_sample = 0;                 ///< samples of this step before this batch
-  std::uint16_t batch = 0;                        ///< batches of this step before this one
+  detail::BatchPlace in_step{};                   ///< of the batch that runs
   std::uint64_t samples_backward = 0;             ///< samples of this step that ran backward
   bool counts_tokens_as_bound = false;            ///< whether layers change the number of tokens
   detail::GivenAlike given{};                     ///< for this batch, if it is compared
@@ -112,9 +111,10 @@ struct Run {
   const detail::StepUnderWay* under_way =
       nullptr;              ///< null between Steps, or if a program uses none
   double layer_losses = 0;  ///< what layers added here to the loss of this step, or the one before
-  std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients that are settled at a time
-  bool sums_in_shares = false;                      ///< see ModelBase::set_sums_in_shares
-  detail::Pass pass = detail::Pass::train;          ///< the purpose of this forward
+  /// The dtypes and bucket size of its messages.
+  Sending sending{dtype_v<dtype>, dtype_v<typename Context::precision::reduce>,
+                  default_bucket_bytes, dtype_v<typename Context::precision::parameter>};
+  detail::Pass pass = detail::Pass::train;  ///< the purpose of this forward
   /// Of the batch that goes backward: left until ranks next sum a gradient of values.
   detail::LeftGradients left_until_sum{};
   /// Whether this backward leaves the gradients of parameters to `Model::backward_parameters`,
@@ -128,18 +128,11 @@ struct Run {
     step = number;
   }
 
-  /// Makes this the place of the batch that runs.
-  void set_place(const detail::BatchPlace& place) {
-    first_sample = place.first_sample;
-    batch = place.batch;
-  }
-
   /// Goes back to the state before the first batch of the step.
   void forget_step() {
     gradients = GradientState::none;
     under_way = nullptr;
-    first_sample = 0;
-    batch = 0;
+    in_step = {};
     samples_backward = 0;
     given = given_to_all = {};
     pass = detail::Pass::train;
@@ -168,15 +161,6 @@ struct Run {
   void add_layer_loss(double loss, double share_of_batch) {
     const double share = share_of_batch * (under_way == nullptr ? 1 : under_way->batch_share);
     if (share > 0) layer_losses += loss * share;
-  }
-
-  /// The dtypes and bucket size of its messages.
-  Sending sending() const {
-    using precision = typename Context::precision;
-    Sending sending{dtype_v<dtype>, dtype_v<typename precision::reduce>, bucket_bytes,
-                    dtype_v<typename precision::parameter>};
-    sending.sums_in_shares = sums_in_shares;
-    return sending;
   }
 
   /// All ranks of the training: those of all stages, if this is the model of one.
@@ -219,7 +203,7 @@ class InPhase {
  public:
   explicit InPhase(Run<Context>& run)
       : call_(run.one_thread),
-        marked_(static_cast<std::uint32_t>(run.step), run.batch, P,
+        marked_(static_cast<std::uint32_t>(run.step), run.in_step.batch, P,
                 P < Phase::settle ? run.given : run.given_to_all),
         seen_(run.observer, work_of<P>()) {}
 

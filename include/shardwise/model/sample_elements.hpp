@@ -26,7 +26,7 @@ std::uint64_t sample_elements([[maybe_unused]] const Run<Context>& run,
                            ", and the layer draws random numbers for its elements: on ranks that "
                            "have different samples this needs the batch as outermost axis"});
     }
-    if (run.trains() && run.first_sample > 0) {
+    if (run.trains() && run.in_step.first_sample > 0) {
       throw shape_error({"the input is a tensor ", in,
                          ", and an earlier batch of this step has drawn the random numbers of its "
                          "elements: a step of several batches needs the batch as outermost axis"});

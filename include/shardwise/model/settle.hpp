@@ -150,7 +150,7 @@ void make_call(Run<Context>& run, const SettleCall& call,
 template <class Context>
 void settle_group(Run<Context>& run, Holding holding, const SettleMoves& moves) {
   moves.for_each_bucket(run.parameters.gradient_layout().size_of(holding), place_along_data(run),
-                        run.sending(), [&](const SettleBucket& bucket) {
+                        run.sending, [&](const SettleBucket& bucket) {
                           const SentBucket<Context> sent(run, holding, moves, bucket);
                           for (const SettleCall& call : moves) make_call(run, call, bucket, sent);
                           sent.store(run);
@@ -211,7 +211,7 @@ void settle_model(Run<Context>& run, const Shares* shares) {
   if constexpr (MeshCommunicator<typename Context::communicator>) sizes = run.all_ranks.sizes();
   if (sample_ranks(sizes) > 1) run.parameters.collect(run.backend);
   run.parameters.collect_owing(run.backend);
-  for_each_settled(settling, sizes, run.sending(), [&](Holding holding, const SettleMoves& moves) {
+  for_each_settled(settling, sizes, run.sending, [&](Holding holding, const SettleMoves& moves) {
     if constexpr (MeshCommunicator<typename Context::communicator>)
       if (moves.gathers()) return gather_share(run, name_of_gradients, run.parameters.of(holding));
     settle_group(run, holding, moves);

@@ -123,8 +123,7 @@ class SumsOfBuckets {
 
   /// All of their gradients are missing.
   void set_buckets() {
-    Sending sending = run_.sending();
-    sending.sums_in_backward = true;
+    const Sending& sending = run_.sending;
     const auto sums = shares_ ? HeldSums::share : HeldSums::whole;
     moves_ = moves_over_samples({.after = sums}, run_.all_ranks.sizes(), sending);
     for (const Holding holding : holdings) {
