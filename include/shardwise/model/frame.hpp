@@ -248,9 +248,8 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   }
 
   ///@{
-  /// For the call of a layer: the places of its parameters, its number in `Run::of_layers`, where
-  /// the parameters are whole, and how their gradients are added to what the rank stores.
-  std::span<const detail::ParameterSlot> slots() const { return bound_.slots; }
+  /// For the call of a layer: its number in `Run::of_layers`, where its parameters are whole, and
+  /// how their gradients are added to what the rank stores.
   std::size_t number() const { return bound_.number; }
   void read_from(const Whole& whole) {
     if constexpr (may_gather) whole_ = &whole;
@@ -313,7 +312,7 @@ struct LayerCall {
   template <class F, class... Arguments>
   LayerCall(Run<Context>& run, std::string (*name)(), const F& framed, Arguments&... of_frame)
       : here(run.observer, Work{Work::Kind::compute, name, 0, {}}),
-        whole(run, framed),
+        whole(run, framed.number(), framed.adds_last()),
         frame(framed, of_frame...) {
     frame.read_from(whole);
   }

@@ -151,13 +151,16 @@ class WholeParameters {
   using T = typename Context::dtype;
 
  public:
-  /// Gathers the parameters of the layer with this frame, or takes them from the traffic.
-  WholeParameters(Run<Context>& run, const auto& frame)
-      : run_(run), slots_(frame.slots()), is_last_(frame.adds_last()) {
+  /// Gathers the parameters of layer `number` of `Run::of_layers`, or takes them from the traffic.
+  /// `is_last` says whether no other layer adds to their gradients in a backward after it.
+  WholeParameters(Run<Context>& run, std::size_t number, bool is_last)
+      : run_(run),
+        slots_(run.of_layers[number].slots, run.of_layers[number].count),
+        is_last_(is_last) {
     if (run.traffic != nullptr) run.traffic->progress();
     if (!run.parameters.stores_share()) return;
     if (run.traffic != nullptr && run.options.layers_ahead > 0) {
-      values_ = run.traffic->take(frame.number());
+      values_ = run.traffic->take(number);
       return;
     }
     values_ = room();
@@ -208,7 +211,7 @@ class WholeParameters {
 template <class Context>
 class WholeParameters<Context, false> {
  public:
-  WholeParameters([[maybe_unused]] Run<Context>& run, const auto& /*frame*/) {
+  WholeParameters([[maybe_unused]] Run<Context>& run, std::size_t /*number*/, bool /*is_last*/) {
     if constexpr (MeshCommunicator<typename Context::communicator>)
       if (run.traffic != nullptr) run.traffic->progress();
   }
