@@ -26,8 +26,10 @@
 #include "shardwise/train/rms_prop.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
+#include "support/each_rank.hpp"
 #include "support/messages.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/trained.hpp"
 #include "unit/train/rows.hpp"
 
 using namespace testing;
@@ -39,12 +41,6 @@ struct Mlp
 
 constexpr std::size_t samples = 20;
 constexpr std::size_t batch = 6;  // four batches an epoch, the last one smaller
-
-/// What a run did: the loss of each step, and its parameters at the end.
-struct Course {
-  std::vector<double> losses;
-  std::map<std::string, std::vector<double>> parameters;
-};
 
 constexpr AdamW adamw{.learning_rate = 0.05};
 constexpr Sgd dampened{.learning_rate = 0.05, .momentum = 0.9, .dampening = 0.5};
@@ -131,17 +127,7 @@ class Training {
   }
   void load_only_weights(const std::filesystem::path& path) { load_weights(path, model_); }
 
-  /// Whole parameters; a collective.
-  std::map<std::string, std::vector<double>> parameters() {
-    std::vector<std::string> names;
-    model_.visit_parameters([&](auto& parameter) { names.push_back(parameter.name); });
-    std::map<std::string, std::vector<double>> all;
-    for (const std::string& name : names) {
-      const auto whole = model_.gather(name);
-      all[name].assign(whole.data(), whole.data() + whole.size());
-    }
-    return all;
-  }
+  NamedNumbers parameters() { return parameters_of(model_); }
 
  private:
   using Precision = typename detail::precision_of<P>::type;
@@ -159,21 +145,19 @@ class Training {
 constexpr int before = 6;  // in the middle of the second epoch
 constexpr int after = 7;
 
-/// Calls `f(training)` on `size` ranks, and returns what rank 0 says.
+/// The losses that `f(training)` returns on `size` ranks, and the parameters behind it, as rank 0
+/// has them.
 template <class P, class Rule, class F>
-Course course(int size, const Rule& rule, F&& f) {
-  Course result;
-  run_ranks(size, [&](ThreadCommunicator& ranks) {
-    Training<P, Rule> training(ranks, rule);
+TrainingResult course(int size, const Rule& rule, F&& f, std::uint64_t seed = 3) {
+  return on_each_rank(size, [&](ThreadCommunicator& ranks) -> TrainingResult {
+    Training<P, Rule> training(ranks, rule, seed);
     std::vector<double> losses = f(training);
-    auto parameters = training.parameters();
-    if (ranks.rank() == 0) result = {std::move(losses), std::move(parameters)};
-  });
-  return result;
+    return {std::move(losses), training.parameters()};
+  })[0];
 }
 
 template <class P, class Rule>
-Course never_stopped(int size, const Rule& rule) {
+TrainingResult never_stopped(int size, const Rule& rule) {
   return course<P>(size, rule, [](auto& training) {
     training.steps(before);
     return training.steps(after);
@@ -191,35 +175,21 @@ void save_after(int size, const Rule& rule, const std::filesystem::path& path) {
 
 /// Into a run of other seeds, which has gone another way.
 template <class P, class Rule>
-Course resumed(int size, const Rule& rule, const std::filesystem::path& path) {
-  Course result;
-  run_ranks(size, [&](ThreadCommunicator& ranks) {
-    Training<P, Rule> training(ranks, rule, 99);
+TrainingResult resumed(int size, const Rule& rule, const std::filesystem::path& path) {
+  const auto go_on = [&](auto& training) {
     training.steps(1);
     training.use();
     training.load(path);
-    auto losses = training.steps(after);
-    auto parameters = training.parameters();
-    if (ranks.rank() == 0) result = {std::move(losses), std::move(parameters)};
-  });
-  return result;
-}
-
-/// The largest difference of losses and parameters.
-double difference(const Course& a, const Course& b) {
-  Largest largest;
-  largest.see(largest_difference(a.losses, b.losses));
-  for (const auto& [name, numbers] : a.parameters) {
-    largest.see(largest_difference(numbers, b.parameters.at(name)));
-  }
-  return largest;
+    return training.steps(after);
+  };
+  return course<P>(size, rule, go_on, 99);
 }
 
 }  // namespace
 
 TEST_CASE("a resumed run is the run that never stopped") {
   const TemporaryFolder folder("shardwise_resume");
-  std::map<int, Course> whole;
+  std::map<int, TrainingResult> whole;
   for (const int size : {1, 2, 3, 4, 8}) whole[size] = never_stopped<double>(size, adamw);
   for (const int p : {1, 2, 3, 8}) {
     const auto path = folder.path() / "run.safetensors";
@@ -227,10 +197,10 @@ TEST_CASE("a resumed run is the run that never stopped") {
     for (const int q : {1, 2, 3, 4, 8}) {
       CAPTURE(p);
       CAPTURE(q);
-      const Course got = resumed<double>(q, adamw, path);
+      const TrainingResult got = resumed<double>(q, adamw, path);
       CHECK(got.losses.size() == after);
       // Rounding alone, grown over thirteen steps: sums over other shards.
-      CHECK(difference(got, whole[q]) <= (p == q ? 0 : 1e-11));
+      check_near(got, whole[q], p == q ? 0 : 1e-11);
     }
   }
   // The bound is one that a mistake would not keep: one step more or less is far away.
@@ -245,7 +215,7 @@ TEST_CASE("parameters that are wider than what is computed with") {
     save_after<Mixed>(p, dampened, path);
     CHECK(TensorFiles(path).tensors().at("0.weight").info.dtype == detail::file_dtype_v<float>);
     CHECK(TensorFiles(path).metadata().at("format") == "pt");  // Hugging Face's readers need it
-    CHECK(difference(resumed<Mixed>(p, dampened, path), never_stopped<Mixed>(p, dampened)) == 0);
+    check_near(resumed<Mixed>(p, dampened, path), never_stopped<Mixed>(p, dampened), 0);
   }
 }
 
@@ -274,8 +244,7 @@ TEST_CASE("an optimizer goes on only with the moments that it has") {
   for (const int q : {2, 3, 8}) {
     CAPTURE(q);
     const double bound = q == 2 ? 0 : 1e-11;
-    CHECK(difference(resumed<double>(q, rms_prop, path), never_stopped<double>(q, rms_prop)) <=
-          bound);
+    check_near(resumed<double>(q, rms_prop, path), never_stopped<double>(q, rms_prop), bound);
   }
   save_after<double>(2, RmsProp{.centered = true}, path);
   CHECK(
@@ -384,12 +353,12 @@ TEST_CASE("a run that a signal stops goes on at any number of ranks") {
     });
     CHECK(stop.exit_code() == stopped_exit_code);
     for (const int q : {1, 3, 8}) {
-      const Course got = course<double>(q, adamw, [&](auto& training) {
+      const TrainingResult got = course<double>(q, adamw, [&](auto& training) {
         CHECK(training.load_newest(folder));
         CHECK(training.steps_done() == before);
         return training.steps(after);
       });
-      CHECK(difference(got, never_stopped<double>(q, adamw)) <= (p == q ? 0 : 1e-11));
+      check_near(got, never_stopped<double>(q, adamw), p == q ? 0 : 1e-11);
     }
   }
 }
@@ -493,23 +462,20 @@ TEST_CASE("a damaged newest checkpoint is passed over with a sentence, another m
   check_mentions(told[1], {"step-000000002-a-00002-of-00002.safetensors", "No such file"});
 
   // What fits another optimizer is whole, and the run begins nowhere else.
-  std::vector<std::string> refused(3);
   const auto refusals = [&](const auto& rule) {
-    run_ranks(3, [&](ThreadCommunicator& ranks) {
+    return on_each_rank(3, [&](ThreadCommunicator& ranks) {
       Training<double, std::decay_t<decltype(rule)>> training(ranks, rule);
       const auto before = training.parameters();
-      refused[static_cast<std::size_t>(ranks.rank())] =
-          message_of<data_error>([&] { training.load_newest(folder); });
+      std::string text = message_of<data_error>([&] { training.load_newest(folder); });
       CHECK(training.parameters() == before);
       CHECK(training.steps_done() == 0);
+      return text;
     });
   };
-  refusals(dampened);
-  for (const std::string& text : refused)
+  for (const std::string& text : refusals(dampened))
     check_mentions(text, {"step-000000001.safetensors", "another optimizer"});
   temporary.write("step-000000001.safetensors", "");
-  refusals(adamw);
-  for (const std::string& text : refused)
+  for (const std::string& text : refusals(adamw))
     check_mentions(text, {"not one of its checkpoints is whole", "has 0 bytes", "begin anew"});
   CHECK_THROWS_AS(CheckpointFolder(temporary.path(), {.keep = 0}), argument_error);
   const CheckpointFolder under_a_file(folder.path_after(1), {});

@@ -14,18 +14,18 @@
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/shardwise.hpp"
 #include "shardwise/train/accuracy.hpp"
-#include "support/largest_difference.hpp"
 #include "support/messages.hpp"
+#include "support/trained.hpp"
 #include "witness/formula.hpp"
 
 using namespace shardwise;
 
 namespace {
 
-using testing::largest_difference;
+using testing::NamedNumbers;
+using testing::TrainingResult;
 
 using Batch = Sharded<Axis::batch>;
-using Numbers = std::vector<double>;
 
 constexpr std::size_t features = 9;
 constexpr std::size_t classes = 10;
@@ -74,38 +74,28 @@ auto target_of(MeanSquaredError, BatchPart<L>& part) {
   return part.target.view();
 }
 
-struct Trained {
-  Numbers losses;
-  Numbers gradients;  ///< of all steps, whole
-  Numbers weights;    ///< after the last step, whole
+struct Epochs : TrainingResult {
+  std::vector<NamedNumbers> gradients{};  ///< of each step
   std::size_t correct = 0;
 };
 
 /// Two epochs on inputs, outputs and labels that are laid out as L.
 template <class Architecture, Layout L, Loss Chosen, Communicator C>
-Trained train(C& ranks, const Chosen& loss, std::size_t batch_size) {
+Epochs train(C& ranks, const Chosen& loss, std::size_t batch_size) {
   const Place place = place_of(ranks);
   Model<Architecture, Context<double, Reference, C>, Ends<L, L>> model(ranks, Seed{3});
   Optimizer optimizer(model, AdamW{.learning_rate = 0.02});
-  std::vector<std::string> names;
-  model.visit_parameters([&](auto& parameter) { names.push_back(parameter.name); });
   DistributedSampler sampler(samples, place, {.batch_size = batch_size, .seed = Seed{4}});
-  Trained result;
+  Epochs result;
   while (sampler.epoch() < 2) {
     BatchPart<L> part(sampler.next(), place);
     Step step(optimizer, part.x.global()[0].extent());
     result.losses.push_back(step.add(part.x.view(), target_of(loss, part), loss));
     model.settle_gradients();
-    for (const std::string& name : names) {
-      const auto whole = model.gather_gradient(name);
-      result.gradients.insert(result.gradients.end(), whole.data(), whole.data() + whole.size());
-    }
+    result.gradients.push_back(testing::gradients_of(model));
     step.finish();
   }
-  for (const std::string& name : names) {
-    const auto whole = model.gather(name);
-    result.weights.insert(result.weights.end(), whole.data(), whole.data() + whole.size());
-  }
+  result.parameters = testing::parameters_of(model);
   DistributedSampler in_order(samples, place, {.batch_size = 5, .order = SampleOrder::stored});
   while (in_order.epoch() == 0) {
     BatchPart<L> part(in_order.next(), place);
@@ -116,10 +106,11 @@ Trained train(C& ranks, const Chosen& loss, std::size_t batch_size) {
 
 /// All numbers here are below 5, and a sum in another order loses some 1e-15. AdamW divides by the
 /// root of a gradient's square, which magnifies what is lost of a small gradient.
-void check_equal(const Trained& many, const Trained& one) {
-  CHECK(largest_difference(many.losses, one.losses) < 1e-11);
-  CHECK(largest_difference(many.gradients, one.gradients) < 1e-11);
-  CHECK(largest_difference(many.weights, one.weights) < 1e-11);
+void check_equal(const Epochs& many, const Epochs& one) {
+  check_near(many, one, 1e-11);
+  REQUIRE(many.gradients.size() == one.gradients.size());
+  for (std::size_t step = 0; step < one.gradients.size(); ++step)
+    testing::check_near(many.gradients[step], one.gradients[step], 1e-11);
   CHECK(many.correct == one.correct);
 }
 
@@ -127,7 +118,7 @@ template <Loss Chosen>
 void check_all_ranks(const Chosen& loss, std::size_t batch_size) {
   CAPTURE(batch_size);
   SingleRank alone;
-  const Trained one = train<WholeMlp, Invariant>(alone, loss, batch_size);
+  const Epochs one = train<WholeMlp, Invariant>(alone, loss, batch_size);
   REQUIRE(one.losses.size() == 2 * ((samples + batch_size - 1) / batch_size));
   CHECK(one.losses.back() < one.losses.front());
   check_equal(train<WholeMlp, Batch>(alone, loss, batch_size), one);
@@ -154,7 +145,7 @@ TEST_CASE("a batch with fewer samples than ranks leaves ranks empty and changes 
 TEST_CASE("tensor-parallel ranks see the same batches and learn the same") {
   SingleRank alone;
   const CrossEntropy loss;
-  const Trained one = train<WholeMlp, Invariant>(alone, loss, 7);
+  const Epochs one = train<WholeMlp, Invariant>(alone, loss, 7);
   for (const int size : {2, 3, 8}) {
     run_ranks(size, [&](ThreadCommunicator& ranks) {
       check_equal(train<SplitMlp, Invariant>(ranks, loss, 7), one);

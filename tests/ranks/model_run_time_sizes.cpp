@@ -33,6 +33,7 @@
 #include "support/filled.hpp"
 #include "support/messages.hpp"
 #include "support/ranks.hpp"
+#include "support/trained.hpp"
 
 using namespace shardwise;
 using testing::filled;
@@ -97,9 +98,7 @@ std::vector<float> numbers_of(const L& net, int ranks) {
     note(y);
     note(model.backward(x.view()));
     model.settle_gradients();
-    std::vector<std::string> names;
-    model.visit_parameters([&](const auto& p) { names.push_back(p.name); });
-    for (const std::string& name : names) note(model.gather_gradient(name));
+    for (const std::string& name : testing::names_of(model)) note(model.gather_gradient(name));
   });
   return numbers;
 }
@@ -174,28 +173,21 @@ std::string pictures_of(const L& net, int ranks) {
   return table.substr(table.find(" on [")) + graph.substr(graph.find("labelloc"));
 }
 
-/// The names of all parameters and the losses of some steps, on rank 0.
-struct Training {
-  std::vector<std::string> names;
-  std::vector<double> losses;
-};
-
+/// What some steps come to, on rank 0.
 template <class L>
-Training trained(const L& net, int ranks) {
-  Training result;
+testing::TrainingResult learned(const L& net, int ranks) {
+  testing::TrainingResult result;
   testing::run_on_ranks(ranks, [&](Ranks& group) {
     Model<L, Context<float, Reference, Ranks>, Between> model(net, group, Seed{3}, rows);
     const auto x = filled<float, Invariant>(rows, place_of(group), [](std::size_t i) {
       return static_cast<float>(i * i % 11) / 11 - 0.5F;
     });
     Optimizer optimizer(model, AdamW{.learning_rate = 1e-2});
-    std::vector<double> losses;
     const Tensor<float, Invariant> zeros(rows, place_of(group));
-    for (int step = 0; step < 4; ++step)
-      losses.push_back(train_step(model, x.view(), zeros.view(), MeanSquaredError{}, optimizer));
-    if (group.rank() != 0) return;
-    model.visit_parameters([&](const auto& p) { result.names.push_back(p.name); });
-    result.losses = losses;
+    const auto mine = testing::trained(model, 4, [&] {
+      return train_step(model, x.view(), zeros.view(), MeanSquaredError{}, optimizer);
+    });
+    if (group.rank() == 0) result = mine;
   });
   return result;
 }
@@ -218,9 +210,9 @@ TEST_CASE("a number of blocks that is known at run time is that in the type") {
           parameters_of_rank<Between>(typed_stack, last, rows));
     CHECK(pictures_of(open_stack, ranks) == pictures_of(typed_stack, ranks));
     CHECK(numbers_of<Invariant>(open_stack, ranks) == numbers_of<Invariant>(typed_stack, ranks));
-    const Training one = trained(open_stack, ranks), other = trained(typed_stack, ranks);
-    CHECK(one.names.size() == 3 * 10);
-    CHECK(one.names == other.names);
+    const auto one = learned(open_stack, ranks), other = learned(typed_stack, ranks);
+    CHECK(one.parameters.size() == 3 * 10);
+    CHECK(one.parameters == other.parameters);
     CHECK(one.losses == other.losses);
     CHECK(one.losses.back() < one.losses.front());
   }
