@@ -12,28 +12,24 @@
 #include <utility>
 #include <vector>
 
-#include "ranks/model_mesh.hpp"
 #include "ranks/pipeline_batches.hpp"
-#include "shardwise/pipeline/cut.hpp"
-#include "shardwise/pipeline/evaluate.hpp"
-#include "shardwise/pipeline/known_schedules.hpp"
-#include "shardwise/pipeline/stage.hpp"
-#include "shardwise/pipeline/step.hpp"
 #include "support/messages.hpp"
-#include "support/named_numbers.hpp"
 
 using namespace shardwise;
 using namespace testing::on_meshes;
+using testing::alike;
 using testing::check_mentions;
-using testing::collect;
 using testing::message_of;
+using testing::on_each_rank;
+using testing::parameters_of;
+using testing::ThreadMesh;
 
 namespace {
 
 struct Net : Sequential<ColumnParallelLinear<6, 7>, Gelu, Dropout<1, 4>, RowParallelLinear<7, 8>,
                         LayerNorm<8>, ColumnParallelLinear<8, 7>, Gelu, RowParallelLinear<7, 5>> {};
 
-using Ctx = Context<double, Reference, MeshRanks<ThreadCommunicator>>;
+using Ctx = OnThreadMesh<double>;
 constexpr std::array in_two{CutPlace{4}};
 constexpr std::array in_four{CutPlace{2}, CutPlace{4}, CutPlace{6}};
 constexpr mesh sizes{.pipeline = 2, .data = 2, .tensor = 2};
@@ -42,58 +38,49 @@ constexpr int micro_batches = 4;
 const std::vector<std::size_t> of_five(micro_batches, rows_of_batch);
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
+/// What a rank is told, and its parameters in the end.
+using Told = std::pair<std::string, testing::NamedNumbers>;
+
 /// Trains a step, one that `spoil(stages, batches, true)` makes wrong, and one after
 /// `spoil(stages, batches, false)`; or the first and the last alone.
 template <auto Cut, std::size_t Chunks, class Spoil>
-std::pair<std::vector<std::string>, std::vector<testing::NamedNumbers>> train(
-    const PipelineSchedule& schedule, bool has_wrong_step, Spoil spoil) {
-  std::vector<std::string> errors(static_cast<std::size_t>(sizes.size()));
-  std::vector<testing::NamedNumbers> parameters(errors.size());
-  run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
-    const auto me = static_cast<std::size_t>(ranks.rank());
+std::vector<Told> train(const PipelineSchedule& schedule, bool has_wrong_step, Spoil spoil) {
+  return on_each_rank(sizes, [&](ThreadMesh& ranks) {
+    Told told;
     const auto run = [&](auto& stages, auto& optimizer) {
       MicroBatches batches(of_five, stages.place());
       stages.for_each([](auto& stage) { stage.model().compare_given_every(1); });
-      const auto step = [&] {
-        train_pipeline_step(stages, schedule, batches.inputs, batches.targets, CrossEntropy{},
-                            optimizer);
-      };
+      const auto step = [&] { step_of(stages, optimizer, schedule, batches); };
       step();
       if (has_wrong_step) {
         spoil(stages, batches, true);
-        errors[me] = message_of<numeric_error>(step);
+        told.first = message_of<numeric_error>(step);
         spoil(stages, batches, false);
       }
       step();
-      stages.for_each([&](auto& stage) { collect(stage.model(), parameters[me]); });
+      told.second = parameters_of(stages);
     };
-    on_pipeline_stage<Ctx, Cut, Ends<Invariant, Invariant>, Chunks>(
-        Net{}, ranks, Seed{5}, shape_of(rows_of_batch), [&](auto& stages) {
-          if constexpr (Chunks == 1) {
-            Optimizer optimizer(stages.model(), Adam{});
-            run(stages, optimizer);
-          } else {
-            PipelineOptimizer optimizer(stages, Adam{});
-            run(stages, optimizer);
-          }
-        });
+    with_stages<Cut, Chunks>(Net{}, ranks, shape_of(rows_of_batch), Adam{}, run);
+    return told;
   });
-  return {errors, parameters};
 }
 
 /// Every rank is told all of `parts`, and learns on as without the wrong step.
 template <auto Cut, std::size_t Chunks, class Spoil>
 void check_told(const PipelineSchedule& schedule, const std::vector<std::string>& parts,
                 Spoil spoil) {
-  const auto [errors, parameters] = train<Cut, Chunks>(schedule, true, spoil);
-  for (const std::string& error : errors) check_mentions(error, parts);
-  CHECK(parameters == train<Cut, Chunks>(schedule, false, spoil).second);
+  const auto with = train<Cut, Chunks>(schedule, true, spoil);
+  const auto without = train<Cut, Chunks>(schedule, false, spoil);
+  for (std::size_t rank = 0; rank < with.size(); ++rank) {
+    check_mentions(with[rank].first, parts);
+    CHECK(with[rank].second == without[rank].second);
+  }
 }
 
 /// Micro-batch 1 has a NaN in feature 4 of row 3, the first row of the second rank along `data`.
 const auto input_is_nan = [](auto& stages, MicroBatches& batches, bool is_wrong) {
   if (stages.place()[MeshAxis::data].rank == 1)
-    batches.rows[1].span()[4] = is_wrong ? nan : element_of_rows(rows_of_batch + 3, 4);
+    batches.x[1].span()[4] = is_wrong ? nan : element_of_rows(rows_of_batch + 3, 4);
 };
 
 }  // namespace
@@ -122,20 +109,17 @@ TEST_CASE("a layer that gives an infinity is named with its stage, on every rank
 /// Ranks 6 and 7 are those of the last stage with other samples than ranks 4 and 5. Ranks that wait
 /// for one which has been told are told that it has left.
 void check_targets(const std::vector<int>& differing, const std::vector<std::string>& told) {
-  std::vector<std::string> errors(static_cast<std::size_t>(sizes.size()));
-  const auto train_differing = [&](MeshRanks<ThreadCommunicator>& ranks) {
-    on_pipeline_stage<Ctx, in_two>(
-        Net{}, ranks, Seed{5}, shape_of(rows_of_batch), [&](auto& stage) {
-          Optimizer optimizer(stage.model(), Adam{});
-          MicroBatches batches(of_five, stage.place());
-          if (std::ranges::count(differing, ranks.rank()) > 0) batches.classes[2].span()[0] ^= 1;
-          errors[static_cast<std::size_t>(ranks.rank())] = message_of<error>([&] {
-            train_pipeline_step(stage, one_f_one_b(2, micro_batches), batches.inputs,
-                                batches.targets, CrossEntropy{}, optimizer);
-          });
-        });
-  };
-  run_mesh(sizes, train_differing);
+  const auto errors = on_each_rank(sizes, [&](ThreadMesh& ranks) {
+    std::string error;
+    const auto train = [&](auto& stage, auto& optimizer) {
+      MicroBatches batches(of_five, stage.place());
+      if (std::ranges::count(differing, ranks.rank()) > 0) batches.y[2].span()[0] ^= 1;
+      error = message_of<shardwise::error>(
+          [&] { step_of(stage, optimizer, one_f_one_b(2, micro_batches), batches); });
+    };
+    with_stages<in_two>(Net{}, ranks, shape_of(rows_of_batch), Adam{}, train);
+    return error;
+  });
   for (const std::size_t rank : {6U, 7U}) check_mentions(errors[rank], told);
 }
 
@@ -150,17 +134,15 @@ namespace {
 /// is the same on all of them.
 template <class Call>
 std::string told_with_rank_5(Call call) {
-  std::vector<std::string> errors(static_cast<std::size_t>(sizes.size()));
-  run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
+  return alike(on_each_rank(sizes, [&](ThreadMesh& ranks) {
+    std::string error;
     on_pipeline_stage<Ctx, in_two>(
         Net{}, ranks, Seed{5}, shape_of(rows_of_batch), [&](auto& stage) {
           MicroBatches batches(of_five, stage.place());
-          errors[static_cast<std::size_t>(ranks.rank())] =
-              message_of<collective_error>([&] { call(stage, batches, ranks.rank() == 5); });
+          error = message_of<collective_error>([&] { call(stage, batches, ranks.rank() == 5); });
         });
-  });
-  for (const std::string& error : errors) CHECK(error == errors[0]);
-  return errors[0];
+    return error;
+  }));
 }
 
 /// The same of a step, and of an evaluation, with `usual`, and on rank 5 with `other`.
@@ -224,17 +206,14 @@ TEST_CASE("ranks of a pipeline with other weights of classes are told them") {
 
 TEST_CASE("ranks that make other pipelines are told what differs alone") {
   const auto told = [](Seed seed, const Shape& shape, Keep keep) {
-    std::vector<std::string> errors(static_cast<std::size_t>(sizes.size()));
-    run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    return alike(on_each_rank(sizes, [&](ThreadMesh& ranks) {
       const bool is_5 = ranks.rank() == 5;
-      errors[static_cast<std::size_t>(ranks.rank())] = message_of<collective_error>([&] {
+      return message_of<collective_error>([&] {
         on_pipeline_stage<Ctx, in_two>(Net{}, ranks, is_5 ? seed : Seed{5},
                                        is_5 ? shape : shape_of(5), [](auto&) {},
                                        {.keep = is_5 ? keep : Keep::whole});
       });
-    });
-    for (const std::string& error : errors) CHECK(error == errors[0]);
-    return errors[0];
+    }));
   };
   const std::string begin = "ranks disagree on the pipeline: ", same = "; give all ranks the same";
   CHECK(told(Seed{5}, shape_of(5), Keep::whole) == "");

@@ -7,40 +7,36 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <span>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
-#include "ranks/model_mesh.hpp"
+#include "ranks/pipeline_batches.hpp"
 #include "shardwise/models/bert.hpp"
 #include "shardwise/models/gpt2.hpp"
 #include "shardwise/models/llama.hpp"
 #include "shardwise/models/parallel_gpt.hpp"
 #include "shardwise/models/parallelism.hpp"
 #include "shardwise/models/vit.hpp"
-#include "shardwise/pipeline/evaluate.hpp"
-#include "shardwise/pipeline/known_schedules.hpp"
-#include "shardwise/pipeline/stage.hpp"
-#include "shardwise/pipeline/step.hpp"
-#include "shardwise/shardwise.hpp"
 #include "support/count_allocations.hpp"
 #include "support/error_of.hpp"
 #include "support/largest_difference.hpp"
 #include "support/messages.hpp"
-#include "support/named_numbers.hpp"
 
 using namespace shardwise;
+using testing::check_near;
 using testing::contains;
 using testing::error_of;
 using testing::largest_difference;
+using testing::on_each_rank;
+using testing::ThreadMesh;
+using testing::trained;
+using testing::TrainingResult;
 using namespace testing::on_meshes;
 
 namespace {
 
-using Ctx = Context<double, Reference, MeshRanks<ThreadCommunicator>>;
+using Ctx = OnThreadMesh<double>;
 using E = Ends<TensorParallel::ids, TensorParallel::logits>;
 using Ids = SamplesOverMesh<TensorParallel::ids>;
 
@@ -91,83 +87,73 @@ Tensor<std::int32_t, Invariant> labels(std::size_t first, std::size_t count,
   return next;
 }
 
-struct Result {
-  std::vector<double> losses{};  // of the steps, and in evaluation with segments and without
-  testing::NamedNumbers parameters{};
-};
-
-/// All parameters but the biases of keys: their gradients are rounding alone, because a softmax
-/// does not change with them, and AdamW makes steps of any gradient.
-template <class M>
-void collect(M& model, Result& result) {
-  testing::collect(model, result.parameters);
+/// Biases of keys differ: their gradients are rounding alone, because a softmax does not change
+/// with them, and AdamW makes steps of any gradient.
+void leave_out_keys(TrainingResult& result) {
   std::erase_if(result.parameters,
                 [](const auto& one) { return one.first.ends_with(".0.1.1.bias"); });
 }
 
-Result gpt_on_one_rank(std::span<const Segment> segments) {
-  Result result;
-  run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
-    Model<decltype(gpt()), Ctx, E> model(gpt(), ranks, Seed{5}, text(dynamic));
-    Optimizer optimizer(model, rule);
-    const auto x = tokens<Ids>(0, samples, 0, ranks.place());
-    const auto next = labels(0, samples, ranks.place());
-    const auto view = std::as_const(x).view();
-    for (int step = 0; step < steps; ++step)
-      result.losses.push_back(train_step(model, view, std::as_const(next).view(), loss, optimizer,
-                                         {.clip_norm = 0.3}, segments));
-    result.losses.push_back(evaluate_loss(model, view, std::as_const(next).view(), loss, segments));
-    const auto whole = tokens<Invariant>(0, samples, 1, ranks.place());
-    result.losses.push_back(
-        static_cast<double>(count_top_k(model, view, whole.view(), 4, segments)));
-    collect(model, result);
-  });
+/// The inputs, and labels of which some are ignored.
+auto batches(const std::vector<std::size_t>& sizes, const MeshPlace& place) {
+  return Batches(
+      sizes,
+      [=](std::size_t first, std::size_t count) { return tokens<Ids>(first, count, 0, place); },
+      [=](std::size_t first, std::size_t count) { return labels(first, count, place); });
+}
+
+/// The same inputs, and labels that all count.
+auto whole_batches(const std::vector<std::size_t>& sizes, const MeshPlace& place) {
+  return Batches(
+      sizes,
+      [=](std::size_t first, std::size_t count) { return tokens<Ids>(first, count, 0, place); },
+      [=](std::size_t first, std::size_t count) {
+        return tokens<Invariant>(first, count, 1, place);
+      });
+}
+
+/// The loss and the number of correct predictions of batches of these sizes. `segments` are theirs.
+template <class Models>
+std::vector<double> evaluated(Models& models, const std::vector<std::size_t>& sizes,
+                              const MeshPlace& place, const Packed& segments) {
+  const auto all = batches(sizes, place), counted = whole_batches(sizes, place);
+  return {evaluate_loss(models, all.inputs, all.targets, loss, segments),
+          static_cast<double>(count_top_k(models, counted.inputs, counted.targets, 4, segments))};
+}
+
+/// The steps of models by step(batches), and what they evaluate then.
+template <class Models, class Step>
+TrainingResult learned(Models& models, const std::vector<std::size_t>& sizes,
+                       const MeshPlace& place, const Packed& segments, Step step) {
+  const auto all = batches(sizes, place);
+  TrainingResult result = trained(models, steps, [&] { return step(all); });
+  for (const double number : evaluated(models, sizes, place, segments))
+    result.losses.push_back(number);
+  leave_out_keys(result);
   return result;
 }
 
-/// All samples in batches of `sizes_of_batches`.
-struct Batches {
-  explicit Batches(const MeshPlace& place) {
-    std::size_t first = 0;
-    for (const std::size_t size : sizes_of_batches) {
-      x.push_back(std::as_const(ids.emplace_back(tokens<Ids>(first, size, 0, place))).view());
-      targets.push_back(std::as_const(next.emplace_back(labels(first, size, place))).view());
-      counted.push_back(
-          std::as_const(whole.emplace_back(tokens<Invariant>(first, size, 1, place))).view());
-      first += size;
-    }
-  }
-
-  std::deque<Tensor<std::int32_t, Ids>> ids{};
-  std::deque<Tensor<std::int32_t, Invariant>> next{}, whole{};
-  std::vector<View<const std::int32_t, Ids>> x{};
-  std::vector<View<const std::int32_t, Invariant>> targets{}, counted{};
-};
-
-/// Adds the loss and the number of correct predictions of all batches.
-template <class Models>
-void evaluate(Models& models, const Batches& all, std::span<const std::vector<Segment>> segments,
-              std::vector<double>& found) {
-  found.push_back(evaluate_loss(models, all.x, all.targets, loss, segments));
-  found.push_back(static_cast<double>(count_top_k(models, all.x, all.counted, 4, segments)));
+TrainingResult gpt_on_one_rank(const std::vector<Segment>& segments) {
+  return on_each_rank(mesh{}, [&](ThreadMesh& ranks) {
+    Model<decltype(gpt()), Ctx, E> model(gpt(), ranks, Seed{5}, text(dynamic));
+    Optimizer optimizer(model, rule);
+    return learned(model, {samples}, ranks.place(), {segments}, [&](const auto& all) {
+      return train_step(model, all.inputs[0], all.targets[0], loss, optimizer, {.clip_norm = 0.3},
+                        segments);
+    });
+  })[0];
 }
 
 /// Trains and evaluates a stage, or the stages of a rank, and compares them with one rank.
-template <class Stages, class Optimizers>
-void check(Stages& stages, Optimizers& optimizer, const PipelineSchedule& schedule,
-           std::span<const std::vector<Segment>> segments, const Result& one) {
-  const Batches all(stages.place());
-  Result many;
-  for (int step = 0; step < steps; ++step)
-    many.losses.push_back(train_pipeline_step(stages, schedule, all.x, all.targets, loss, optimizer,
-                                              {.clip_norm = 0.3}, segments));
-  evaluate(stages, all, segments, many.losses);
-  stages.for_each([&](auto& stage) { collect(stage.model(), many); });
-  CHECK(largest_difference(many.losses, one.losses) < 1e-12);
-  for (const auto& one_of : many.parameters) {
-    INFO(one_of.first);
-    CHECK(largest_difference(one_of.second, one.parameters.at(one_of.first)) < 1e-12);
-  }
+auto check_with(const PipelineSchedule& schedule, const Packed& segments,
+                const TrainingResult& one) {
+  return [&, schedule](auto& stages, auto& optimizer) {
+    const auto step = [&](const auto& all) {
+      return train_pipeline_step(stages, schedule, all.inputs, all.targets, loss, optimizer,
+                                 {.clip_norm = 0.3}, segments);
+    };
+    check_near(learned(stages, sizes_of_batches, stages.place(), segments, step), one, 1e-12);
+  };
 }
 
 }  // namespace
@@ -176,61 +162,50 @@ TEST_CASE("a GPT-2 over tensor, data, context and pipeline is that of one rank")
   for (const bool is_packed : {false, true}) {
     CAPTURE(is_packed);
     const Packed segments = is_packed ? documents : Packed{};
-    const Result one = gpt_on_one_rank(is_packed ? all_documents : std::vector<Segment>{});
+    const TrainingResult one = gpt_on_one_rank(is_packed ? all_documents : std::vector<Segment>{});
     for (const mesh& sizes : {mesh{.pipeline = 2, .data = 2, .context = 2, .tensor = 2},
                               mesh{.pipeline = 2, .context = 3, .tensor = 2}}) {
       CAPTURE(to_string(sizes));
-      run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
-        on_pipeline_stage<Ctx, cut, E>(gpt(), ranks, Seed{5}, text(1), [&](auto& stage) {
-          Optimizer optimizer(stage.model(), rule, Keep::state_over_data);
-          check(stage, optimizer, one_f_one_b(2, 4), segments, one);
-        });
+      run_mesh(sizes, [&](ThreadMesh& ranks) {
+        with_stages<cut, 1, E>(gpt(), ranks, text(1), rule,
+                               check_with(one_f_one_b(2, 4), segments, one), Keep::state_over_data);
       });
     }
   }
 }
 
 TEST_CASE("packed documents are those of one rank with two stages on each rank") {
-  const Result one = gpt_on_one_rank(all_documents);
-  run_mesh({.pipeline = 2, .data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
-    on_pipeline_stage<Ctx, in_four, E, 2>(gpt(), ranks, Seed{5}, text(1), [&](auto& chunks) {
-      PipelineOptimizer optimizer(chunks, rule);
-      check(chunks, optimizer, interleaved_one_f_one_b(2, 4, 2), documents, one);
-    });
+  const TrainingResult one = gpt_on_one_rank(all_documents);
+  run_mesh({.pipeline = 2, .data = 2, .tensor = 2}, [&](ThreadMesh& ranks) {
+    with_stages<in_four, 2, E>(gpt(), ranks, text(1), rule,
+                               check_with(interleaved_one_f_one_b(2, 4, 2), documents, one));
   });
-  run_mesh({.pipeline = 4}, [&](MeshRanks<ThreadCommunicator>& ranks) {
-    on_pipeline_stage<Ctx, in_four, E>(gpt(), ranks, Seed{5}, text(1), [&](auto& stage) {
-      Optimizer optimizer(stage.model(), rule);
-      check(stage, optimizer, zero_bubble_h1(4, 4), documents, one);
-    });
+  run_mesh({.pipeline = 4}, [&](ThreadMesh& ranks) {
+    with_stages<in_four, 1, E>(gpt(), ranks, text(1), rule,
+                               check_with(zero_bubble_h1(4, 4), documents, one));
   });
 }
 
 TEST_CASE("a model without stages evaluates packed documents batch by batch") {
   std::vector<double> whole;
-  run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+  run_mesh({}, [&](ThreadMesh& ranks) {
     Model<decltype(gpt()), Ctx, E> model(gpt(), ranks, Seed{5}, text(dynamic));
-    const auto x = tokens<Ids>(0, samples, 0, ranks.place());
-    const auto next = labels(0, samples, ranks.place());
-    const auto after = tokens<Invariant>(0, samples, 1, ranks.place());
-    whole = {evaluate_loss(model, x.view(), next.view(), loss, all_documents),
-             static_cast<double>(count_top_k(model, x.view(), after.view(), 4, all_documents))};
+    whole = evaluated(model, {samples}, ranks.place(), {all_documents});
   });
-  run_mesh({.data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+  run_mesh({.data = 2, .tensor = 2}, [&](ThreadMesh& ranks) {
     Model<decltype(gpt()), Ctx, E> model(gpt(), ranks, Seed{5}, text(dynamic));
-    std::vector<double> in_batches;
-    evaluate(model, Batches(ranks.place()), documents, in_batches);
-    CHECK(largest_difference(in_batches, whole) < 1e-12);
-    CHECK(
-        contains(error_of([&] { evaluate(model, Batches(ranks.place()), Packed(1), in_batches); }),
-                 "4 inputs and 1 lists of segments were given; give one list"));
+    const auto in_batches = [&](const Packed& segments) {
+      return evaluated(model, sizes_of_batches, ranks.place(), segments);
+    };
+    CHECK(largest_difference(in_batches(documents), whole) < 1e-12);
+    CHECK(contains(error_of([&] { in_batches(Packed(1)); }),
+                   "4 inputs and 1 lists of segments were given; give one list"));
   });
 }
 
 TEST_CASE("segments that do not fit the batches, or that differ, are refused on all ranks") {
-  run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
-    on_pipeline_stage<Ctx, cut, E>(gpt(), ranks, Seed{5}, text(1), [&](auto& stage) {
-      Optimizer optimizer(stage.model(), rule);
+  run_mesh({.pipeline = 2}, [&](ThreadMesh& ranks) {
+    with_stages<cut, 1, E>(gpt(), ranks, text(1), rule, [&](auto& stage, auto& optimizer) {
       const auto ids = tokens<Ids>(0, 2, 0, stage.place());
       const auto next = tokens<Invariant>(0, 2, 1, stage.place());
       const std::vector x{ids.view(), ids.view()};
@@ -282,25 +257,25 @@ constexpr std::array behind_token{CutPlace{2}};
 }  // namespace
 
 TEST_CASE("segments behind a class token end the step on all stages, and without them it runs") {
-  std::array<std::string, 2> errors;
-  const auto run = [&](const Packed& segments) {
-    run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
-      on_pipeline_stage<Ctx, behind_token>(Classed{}, ranks, Seed{5}, text(1), [&](auto& stage) {
-        Optimizer optimizer(stage.model(), rule);
+  const auto told = [](const Packed& segments) {
+    return on_each_rank({.pipeline = 2}, [&](ThreadMesh& ranks) {
+      std::string error;
+      const auto step = [&](auto& stage, auto& optimizer) {
         const auto ids = tokens<Whole>(0, 2, 0, stage.place());
         const auto classes = filled<std::int32_t, Invariant>(
             {{Axis::batch, 2}, {Axis::sequence, 6}}, stage.place(),
             [](std::size_t i) { return static_cast<std::int32_t>(i % 5); });
-        errors[static_cast<std::size_t>(ranks.rank())] = error_of([&] {
+        error = error_of([&] {
           train_pipeline_step(stage, gpipe(2, 1), {ids.view()}, std::vector{classes.view()},
                               CrossEntropy{}, optimizer, {}, segments);
         });
-      });
+      };
+      with_stages<behind_token>(Classed{}, ranks, text(1), rule, step);
+      return error;
     });
   };
-  run({});
-  CHECK(errors == std::array<std::string, 2>{});
-  run({{{0, 2}, {2, 3}, {5, 5}}});
+  CHECK(told({}) == std::vector<std::string>(2));
+  const auto errors = told({{{0, 2}, {2, 3}, {5, 5}}});
   CHECK(
       contains(errors[1],
                "2: PositionEmbedding<6, 6>: a tensor [batch 2, sequence 6, feature 6] has 12 rows "
@@ -326,54 +301,45 @@ auto bert_of_two() {
                                                                     .layers = 2});
 }
 
-/// The losses of a BERT in steps of batches of these sizes, each by step(inputs, labels).
-template <class Step>
-std::vector<double> losses_of_bert(const std::vector<std::size_t>& sizes, const MeshPlace& place,
-                                   Step step) {
-  std::deque<Tensor<std::int32_t, Ids>> ids;
-  std::deque<Tensor<std::int32_t, Types>> types;
-  std::deque<Tensor<std::int32_t, Invariant>> next;
-  std::vector<std::tuple<View<const std::int32_t, Ids>, View<const std::int32_t, Types>>> x;
-  std::vector<View<const std::int32_t, Invariant>> targets;
-  std::size_t first = 0;
-  for (const std::size_t size : sizes) {
-    ids.push_back(tokens<Ids>(first, size, 0, place));
-    types.push_back(filled<std::int32_t, Types>(
-        text(size), place, [](std::size_t i) { return static_cast<std::int32_t>(i % 5 > 2); }));
-    next.push_back(labels(first, size, place));
-    x.emplace_back(std::as_const(ids.back()).view(), std::as_const(types.back()).view());
-    targets.push_back(std::as_const(next.back()).view());
-    first += size;
-  }
-  std::vector<double> losses;
-  for (int i = 0; i < steps; ++i) losses.push_back(step(x, targets));
-  return losses;
+/// Ids and types of tokens, and labels.
+auto bert_batches(const std::vector<std::size_t>& sizes, const MeshPlace& place) {
+  return Batches(
+      sizes,
+      [=](std::size_t first, std::size_t count) {
+        return std::tuple{tokens<Ids>(first, count, 0, place),
+                          filled<std::int32_t, Types>(text(count), place, [](std::size_t i) {
+                            return static_cast<std::int32_t>(i % 5 > 2);
+                          })};
+      },
+      [=](std::size_t first, std::size_t count) { return labels(first, count, place); });
 }
 
 }  // namespace
 
 TEST_CASE("a BERT that is cut between its blocks is that of one rank") {
   std::vector<double> one;
-  run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+  run_mesh({}, [&](ThreadMesh& ranks) {
     Model<decltype(bert_of_two()), Ctx, OfBert> model(bert_of_two(), ranks, Seed{5},
                                                       {text(dynamic), text(dynamic)});
     Optimizer optimizer(model, rule);
-    one = losses_of_bert({samples}, ranks.place(), [&](const auto& x, const auto& targets) {
-      return train_step(model, x[0], targets[0], loss, optimizer, {}, all_documents);
-    });
+    const auto all = bert_batches({samples}, ranks.place());
+    one = trained(model, steps, [&] {
+            return train_step(model, all.inputs[0], all.targets[0], loss, optimizer, {},
+                              all_documents);
+          }).losses;
   });
   CHECK(one.back() < one.front());
-  run_mesh({.pipeline = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
-    on_pipeline_stage<Ctx, between_blocks, OfBert>(
-        bert_of_two(), ranks, Seed{5}, {text(1), text(1)}, [&](auto& stage) {
-          Optimizer optimizer(stage.model(), rule);
-          const auto step = [&](const auto& x, const auto& targets) {
-            return train_pipeline_step(stage, one_f_one_b(2, 4), x, targets, loss, optimizer, {},
-                                       documents);
-          };
-          CHECK(largest_difference(losses_of_bert(sizes_of_batches, stage.place(), step), one) <
-                1e-12);
-        });
+  run_mesh({.pipeline = 2, .tensor = 2}, [&](ThreadMesh& ranks) {
+    const auto check = [&](auto& stage, auto& optimizer) {
+      const auto all = bert_batches(sizes_of_batches, stage.place());
+      const auto step = [&] {
+        return train_pipeline_step(stage, one_f_one_b(2, 4), all.inputs, all.targets, loss,
+                                   optimizer, {}, documents);
+      };
+      CHECK(largest_difference(trained(stage, steps, step).losses, one) < 1e-12);
+    };
+    with_stages<between_blocks, 1, OfBert>(bert_of_two(), ranks, std::array{text(1), text(1)}, rule,
+                                           check);
   });
 }
 
@@ -414,40 +380,33 @@ struct OfImages {
 template <class Data, std::size_t Part, class Net>
 void check_in_two_stages(const Net& net) {
   constexpr Sgd by_gradient{.learning_rate = 0.1};
-  Result one;
-  run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+  const auto batches_of = [](const std::vector<std::size_t>& sizes, const MeshPlace& place) {
+    return Batches(
+        sizes,
+        [&](std::size_t first, std::size_t count) { return Data::input(first, count, place); },
+        [&](std::size_t first, std::size_t count) { return Data::target(first, count, place); });
+  };
+  TrainingResult one;
+  run_mesh({}, [&](ThreadMesh& ranks) {
     Model<Net, Ctx, typename Data::ends> model(net, ranks, Seed{5}, Data::shape());
     Optimizer optimizer(model, by_gradient);
-    const auto x = Data::input(0, 3, ranks.place());
-    const auto target = Data::target(0, 3, ranks.place());
-    for (int step = 0; step < steps; ++step)
-      one.losses.push_back(train_step(model, x.view(), target.view(), CrossEntropy{}, optimizer));
-    testing::collect(model, one.parameters);
+    const auto all = batches_of({3}, ranks.place());
+    one = trained(model, steps, [&] {
+      return train_step(model, all.inputs[0], all.targets[0], CrossEntropy{}, optimizer);
+    });
   });
   CHECK(one.losses.back() < one.losses.front());
   static constexpr std::array behind_first{CutPlace{Part, 1}};
-  run_mesh({.pipeline = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
-    on_pipeline_stage<Ctx, behind_first, typename Data::ends>(
-        net, ranks, Seed{5}, Data::shape(), [&](auto& stage) {
-          Optimizer optimizer(stage.model(), by_gradient);
-          const auto first = Data::input(0, 2, stage.place());
-          const auto second = Data::input(2, 1, stage.place());
-          const auto of_first = Data::target(0, 2, stage.place());
-          const auto of_second = Data::target(2, 1, stage.place());
-          const std::vector x{first.view(), second.view()};
-          const std::vector targets{of_first.view(), of_second.view()};
-          Result many;
-          for (int step = 0; step < steps; ++step)
-            many.losses.push_back(train_pipeline_step(stage, one_f_one_b(2, 2), x, targets,
-                                                      CrossEntropy{}, optimizer));
-          CHECK(largest_difference(many.losses, one.losses) < 1e-12);
-          testing::collect(stage.model(), many.parameters);
-          CHECK(many.parameters.size() < one.parameters.size());
-          for (const auto& one_of : many.parameters) {
-            INFO(one_of.first);
-            CHECK(largest_difference(one_of.second, one.parameters.at(one_of.first)) < 1e-12);
-          }
-        });
+  run_mesh({.pipeline = 2, .tensor = 2}, [&](ThreadMesh& ranks) {
+    const auto check = [&](auto& stage, auto& optimizer) {
+      const auto all = batches_of({2, 1}, stage.place());
+      const TrainingResult many =
+          trained(stage, steps, [&] { return step_of(stage, optimizer, one_f_one_b(2, 2), all); });
+      CHECK(many.parameters.size() < one.parameters.size());
+      check_near(many, one, 1e-12);
+    };
+    with_stages<behind_first, 1, typename Data::ends>(net, ranks, Data::shape(), by_gradient,
+                                                      check);
   });
 }
 

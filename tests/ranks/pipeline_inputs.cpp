@@ -7,40 +7,33 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <filesystem>
 #include <limits>
-#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "ranks/model_mesh.hpp"
+#include "ranks/pipeline_batches.hpp"
 #include "shardwise/checkpoint/weights.hpp"
 #include "shardwise/pipeline/cut_by_cost.hpp"
-#include "shardwise/pipeline/evaluate.hpp"
-#include "shardwise/pipeline/known_schedules.hpp"
 #include "shardwise/pipeline/message_plan.hpp"
-#include "shardwise/pipeline/stage.hpp"
-#include "shardwise/pipeline/step.hpp"
 #include "support/error_of.hpp"
 #include "support/file_tensors.hpp"
-#include "support/largest_difference.hpp"
 #include "support/messages.hpp"
-#include "support/named_numbers.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace shardwise;
-using testing::collect;
 using testing::contains;
 using testing::error_of;
-using testing::largest_difference;
+using testing::ThreadMesh;
+using testing::trained;
+using testing::TrainingResult;
 using namespace testing::on_meshes;
 
 namespace {
 
-using Ctx = Context<double, Reference, MeshRanks<ThreadCommunicator>>;
+using Ctx = OnThreadMesh<double>;
 using E = Ends<Layouts<Invariant, Invariant, Invariant>, Invariant>;
 
 struct Block : Residual<Sequential<LayerNorm<6>, ColumnParallelLinear<6, 7>, Gelu, Dropout<1, 4>,
@@ -73,84 +66,65 @@ constexpr std::array two{shapes_of(2), shapes_of(1)};
 static_assert(plan_messages<in_four, E>(Seer{}, {.pipeline = 4}, gpipe(4, 2), two, 1)
                   .bytes_sent({.pipeline = 4}) == 2 * 4 * 3 * 6);
 
-/// Batches whose samples follow each other. On ranks without the first stage images are NaN.
-struct Batches {
-  Batches(const std::vector<std::size_t>& sizes, const MeshPlace& place, bool has_images) {
-    std::size_t first = 0;
-    for (const std::size_t size : sizes) {
-      const auto shapes = shapes_of(size);
-      const auto number = [=](std::int64_t of, std::size_t each) {
-        return [=](std::size_t i) {
-          return witness::made(of, static_cast<std::int64_t>(first * each + i));
-        };
+/// Batches of ids, images and records. On ranks without the first stage images are NaN.
+auto batches_of(const std::vector<std::size_t>& sizes, const MeshPlace& place, bool has_images) {
+  const auto input = [=](std::size_t first, std::size_t count) {
+    const auto shapes = shapes_of(count);
+    const auto number = [=](std::int64_t of, std::size_t each) {
+      return [=](std::size_t i) {
+        return of == 3 && !has_images
+                   ? std::numeric_limits<double>::quiet_NaN()
+                   : witness::made(of, static_cast<std::int64_t>(first * each + i));
       };
-      const auto id = [=](std::size_t i) {
-        return static_cast<std::int32_t>((first + i) * (first + i) % 5);
-      };
-      const auto none = [](std::size_t) { return std::numeric_limits<double>::quiet_NaN(); };
-      ids.push_back(filled<std::int32_t, Whole>(shapes[0], place, id));
-      images.push_back(has_images ? filled<double, Whole>(shapes[1], place, number(3, 16))
-                                  : filled<double, Whole>(shapes[1], place, none));
-      records.push_back(filled<double, Whole>(shapes[2], place, number(4, 3)));
-      classes.push_back(labels(size, static_cast<std::int64_t>(first), place));
-      inputs.emplace_back(std::as_const(ids.back()).view(), std::as_const(images.back()).view(),
-                          std::as_const(records.back()).view());
-      targets.push_back(std::as_const(classes.back()).view());
-      first += size;
-    }
-  }
-
-  std::deque<Tensor<std::int32_t, Whole>> ids{};
-  std::deque<Tensor<double, Whole>> images{}, records{};
-  std::deque<Tensor<std::int32_t, Invariant>> classes{};
-  std::vector<std::tuple<View<const std::int32_t, Whole>, View<const double, Whole>,
-                         View<const double, Whole>>>
-      inputs{};
-  std::vector<View<const std::int32_t, Invariant>> targets{};
-};
+    };
+    const auto id = [=](std::size_t i) {
+      return static_cast<std::int32_t>((first + i) * (first + i) % 5);
+    };
+    return std::tuple{filled<std::int32_t, Whole>(shapes[0], place, id),
+                      filled<double, Whole>(shapes[1], place, number(3, 16)),
+                      filled<double, Whole>(shapes[2], place, number(4, 3))};
+  };
+  return Batches(sizes, input, [=](std::size_t first, std::size_t count) {
+    return labels(count, static_cast<std::int64_t>(first), place);
+  });
+}
 
 constexpr Sgd rule{.learning_rate = 0.1, .momentum = 0.9};
 constexpr StepOptions clipped{.clip_norm = 0.3};
 
-struct Result {
-  std::vector<double> losses{};  // of two steps, and in evaluation
-  testing::NamedNumbers parameters{};
-};
+/// Two steps, with the loss of an evaluation behind those of the steps.
+template <class Models, class Step, class Evaluate>
+TrainingResult learned(Models& models, Step step, Evaluate evaluate) {
+  TrainingResult result = trained(models, 2, step);
+  result.losses.push_back(evaluate());
+  return result;
+}
 
 /// Saves its weights at first.
-Result on_one_rank(const std::filesystem::path& file) {
-  Result result;
-  run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+TrainingResult on_one_rank(const std::filesystem::path& file) {
+  return testing::on_each_rank(mesh{}, [&](ThreadMesh& ranks) {
     Model<Seer, Ctx, E> model(Seer{}, ranks, Seed{5}, shapes_of(7));
     save_weights(file, model);
     Optimizer optimizer(model, rule);
-    const Batches all({7}, ranks.place(), true);
-    for (int step = 0; step < 2; ++step)
-      result.losses.push_back(
-          train_step(model, all.inputs[0], all.targets[0], CrossEntropy{}, optimizer, clipped));
-    result.losses.push_back(evaluate_loss(model, all.inputs[0], all.targets[0], CrossEntropy{}));
-    collect(model, result.parameters);
-  });
-  return result;
+    const auto all = batches_of({7}, ranks.place(), true);
+    const auto& x = all.inputs[0];
+    const auto& y = all.targets[0];
+    return learned(
+        model, [&] { return train_step(model, x, y, CrossEntropy{}, optimizer, clipped); },
+        [&] { return evaluate_loss(model, x, y, CrossEntropy{}); });
+  })[0];
 }
 
 /// Does the same with a stage, or with the stages of a rank.
 template <class Stages, class Optimizers>
 void check(Stages& stages, Optimizers& optimizer, const PipelineSchedule& schedule,
-           const Result& one) {
+           const TrainingResult& one) {
   const Place here = stages.all_ranks().place()[MeshAxis::pipeline];
-  Batches batches({2, 1, 3, 1}, stages.place(), here.rank == 0);
-  Result many;
-  for (int step = 0; step < 2; ++step)
-    many.losses.push_back(train_pipeline_step(stages, schedule, batches.inputs, batches.targets,
-                                              CrossEntropy{}, optimizer, clipped));
-  many.losses.push_back(evaluate_loss(stages, batches.inputs, batches.targets, CrossEntropy{}));
-  stages.for_each([&](auto& stage) { collect(stage.model(), many.parameters); });
-  CHECK(largest_difference(many.losses, one.losses) < 1e-13);
-  for (const auto& one_of : many.parameters) {
-    INFO(one_of.first);
-    CHECK(largest_difference(one_of.second, one.parameters.at(one_of.first)) < 1e-13);
-  }
+  auto batches = batches_of({2, 1, 3, 1}, stages.place(), here.rank == 0);
+  const TrainingResult many = learned(
+      stages, [&] { return step_of(stages, optimizer, schedule, batches, clipped); },
+      [&] { return evaluate_loss(stages, batches.inputs, batches.targets, CrossEntropy{}); });
+  check_near(many, one, 1e-13);
   if (here.rank == 1) std::get<2>(batches.inputs[1]) = std::get<2>(batches.inputs[0]);
   CHECK(contains(error_of([&] { for_each_output(stages, batches.inputs, [](auto...) {}); }),
                  "ranks disagree on what they evaluate"));
@@ -162,26 +136,25 @@ TEST_CASE("stages that read inputs train, evaluate and are saved as one rank") {
   const testing::TemporaryFolder folder("shardwise_pipeline_inputs");
   const auto file = folder.path() / "one.safetensors";
   const auto of_stages = folder.path() / "stages.safetensors";
-  const Result one = on_one_rank(file);
+  const TrainingResult one = on_one_rank(file);
   const auto saved = testing::bytes_of(file);
   for (const mesh& sizes : {mesh{.pipeline = 2}, mesh{.pipeline = 2, .data = 2, .tensor = 2}}) {
     CAPTURE(to_string(sizes));
     for (const PipelineSchedule& schedule : {one_f_one_b(2, 4), zero_bubble_h1(2, 4)})
-      run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
-        on_pipeline_stage<Ctx, cut, E>(Seer{}, ranks, Seed{5}, shapes_of(1), [&](auto& stage) {
-          Optimizer optimizer(stage.model(), rule, Keep::state_over_data);
+      run_mesh(sizes, [&](ThreadMesh& ranks) {
+        const auto use = [&](auto& stage, auto& optimizer) {
           save_weights(of_stages, stage.model());
           check(stage, optimizer, schedule, one);
-        });
+        };
+        with_stages<cut, 1, E>(Seer{}, ranks, shapes_of(1), rule, use, Keep::state_over_data);
       });
     CHECK((saved == testing::bytes_of(of_stages)));
-    run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
-      on_pipeline_stage<Ctx, in_four, E, 2>(
-          Seer{}, ranks, Seed{5}, shapes_of(1), [&](auto& chunks) {
-            PipelineOptimizer optimizer(chunks, rule);
-            save_weights(of_stages, chunks);
-            check(chunks, optimizer, interleaved_one_f_one_b(2, 4, 2), one);
-          });
+    run_mesh(sizes, [&](ThreadMesh& ranks) {
+      const auto use = [&](auto& chunks, auto& optimizer) {
+        save_weights(of_stages, chunks);
+        check(chunks, optimizer, interleaved_one_f_one_b(2, 4, 2), one);
+      };
+      with_stages<in_four, 2, E>(Seer{}, ranks, shapes_of(1), rule, use);
     });
     CHECK((saved == testing::bytes_of(of_stages)));
   }
@@ -217,7 +190,7 @@ TEST_CASE(
       "value from the stage before is [batch 2, sequence 5, feature 6]: where ranks along context "
       "have different tokens, all that a stage is given must have as many. Cut the model where "
       "that value has the tokens of the input, or give the ranks along context to another axis";
-  run_mesh({.pipeline = 2, .context = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+  run_mesh({.pipeline = 2, .context = 2}, [&](ThreadMesh& ranks) {
     const auto make = [&](const std::array<Shape, 2>& shapes, auto f) {
       on_pipeline_stage<Ctx, behind_first, Both>(TwoTexts{}, ranks, Seed{5}, shapes, f);
     };
