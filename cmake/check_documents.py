@@ -14,12 +14,17 @@ code, and one without a language, says in a comment on the line above it where i
                               breaks its lines elsewhere
     <!-- not run: reason -->  none of them
 
+A table of measured figures is made by bench/figures.py, and so is how many goals it reaches:
+
+    <!-- figures: bench/figures/gpt.json#step -->
+    <!-- end of figures -->
+
 Drawings are blocks of ```text, and need none. Nothing stands behind `> `: nobody would hold it to what
 it quotes.
 
 Each row of docs/traps.md has a number of its own, and tests/mutants a planted bug of each.
 
---update    writes what sources hold now into the blocks that quote them
+--update    writes what sources hold now into the blocks that quote them, and figures into their tables
 --run       runs the commands of a preset, instead of what is checked without running anything
 """
 
@@ -33,7 +38,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/mutants"))
+HOUSE = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(HOUSE / "tests/mutants"), str(HOUSE / "bench")]
+import figures  # noqa: E402
 import planted  # noqa: E402
 
 FOLDERS = ("include", "docs", "tests", "bench")
@@ -44,6 +51,8 @@ FENCE = re.compile(r"^( *)(```+|~~~+) *([\w+-]*)")
 TAG = re.compile(r"^ *<!-- *(quote|run|said in|not run): *(.*?) *-->$")
 STRINGS = re.compile(r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*')  # adjacent ones are one
 MARKER = re.compile(r"^\s*(?://|#) (begin|end): ([\w.-]+)$")
+FIGURES = re.compile(r"^<!-- figures: (.+?)#(.+) -->$")
+END_OF_FIGURES = "<!-- end of figures -->"
 QUOTATION = re.compile(r"^ {0,3}>")
 TRAP = re.compile(r"^\| (\d+) \|")  # its row
 HEADING = re.compile(r"^#{1,6} +(.*?)(?: +#+)?$")
@@ -251,10 +260,45 @@ def check_message(root, block):
         )
 
 
+def check_figures(root, lines):
+    """Yields line and problem of each table of figures that is not what its file makes."""
+    for at, end, path, name in tables_of(lines):
+        try:
+            if end is None:
+                raise Problem(f"no line {END_OF_FIGURES} ends this table: add it below")
+            if lines[at:end] != table_of(root, path, name):
+                raise Problem(f"the table is not what {path} makes: run cmake/check_documents.py --update")
+        except Problem as problem:
+            yield at, problem
+
+
+def tables_of(lines):
+    """Yields for each table of figures where it begins and ends (or none), its file and its name."""
+    for number, line in enumerate(lines, 1):
+        found = FIGURES.match(line)
+        if found:
+            rest = lines[number:]
+            end = number + rest.index(END_OF_FIGURES) if END_OF_FIGURES in rest else None
+            yield number, end, found[1], found[2]
+
+
+def table_of(root, path, name):
+    try:
+        return figures.table(text_of(root, path), name)
+    except ValueError as problem:
+        raise Problem(f"{path} makes no table: {problem}") from None
+
+
 def update(root, page):
-    """Writes what the sources hold into the blocks of a page that quote them."""
+    """Writes what the sources hold into the blocks and tables of a page that show it."""
     text = page.read_text()
     lines = text.splitlines()
+    for at, end, path, name in reversed(list(tables_of(lines))):
+        try:
+            if end:
+                lines[at:end] = table_of(root, path, name)
+        except Problem:
+            continue  # the check tells
     for block in reversed([block for block in blocks_of(lines) if block.kind == "quote"]):
         try:
             source = quoted(root, block.argument)
@@ -372,6 +416,7 @@ def check_page(root, page):
             check_link(root, page, target)
         except Problem as problem:
             yield line, problem
+    yield from check_figures(root, lines)
     blocks = blocks_of(lines)
     for block in blocks:
         try:

@@ -216,6 +216,50 @@ class Messages(Documents):
         self.good("```text\n> a prompt\n```\n")
 
 
+class Figures(Documents):
+    BLOCK = "<!-- figures: speeds.json#all-reduce -->\n{}<!-- end of figures -->\n"
+    TABLE = """`bench x`, EPYC: 1 of 3 goals are reached.
+
+| what | goal | got |
+|---|---|---|
+| 64 B | <= 150 ns | 83 to **151** ns |
+| 1 KiB | >= 1.10 | **1.09** [1.00, 1.20] |
+| 4 KiB | = 0 | 0 |
+| 1 MiB | >= 2 | not measured |
+| 4 MiB |  | 1.50 |
+"""
+
+    def measured(self, rows):
+        columns = '"columns": ["what", "machine", "goal", "got"]'
+        text = f'{{"all-reduce": {{"command": "`bench x`", {columns}, "rows": [{rows}]}}}}'
+        (self.root / "speeds.json").write_text(text)
+
+    def setUp(self):
+        super().setUp()
+        self.measured("""["64 B", "EPYC", "<= 150 ns", [83, 151]], ["1 KiB", "EPYC", ">= 1.10", [1.09, 1.00, 1.20]],
+            ["4 KiB", "EPYC", "= 0", 0], ["1 MiB", "EPYC", ">= 2", null], ["4 MiB", "EPYC", "", 1.50]""")
+
+    def test_a_good_one(self):
+        self.good(self.BLOCK.format(self.TABLE))
+
+    def test_a_stale_one(self):
+        for text in (self.BLOCK.format(""), self.BLOCK.format(self.TABLE).replace("83", "82")):
+            self.bad(text, "docs/page.md:1: the table is not what speeds.json makes: run cmake/check")
+            self.good(f"before\n\n{text}\nafter\n", "--update")
+            expected = f"before\n\n{self.BLOCK.format(self.TABLE)}\nafter\n"
+            self.assertEqual((self.root / "docs/page.md").read_text(), expected)
+
+    def test_one_that_cannot_be_made(self):
+        text = self.BLOCK.format("")
+        self.bad(text.replace("<!-- end of figures -->\n", ""), "docs/page.md:1: no line <!-- end of fig")
+        self.bad(text.replace("speeds", "other"), "docs/page.md:1: names other.json, which does not exist")
+        self.bad(text.replace("#all-reduce", "#x"), "speeds.json makes no table: there is no table `x`, only all")
+        self.measured('["1 KiB", "EPYC", 2]')
+        self.bad(text, "the row of `1 KiB` in `all-reduce` has 3 cells for 4 columns")
+        self.measured('["1 KiB", "EPYC", "about 2", 2]')
+        self.bad(text, "the goal `about 2` is none: write =, <, <= or >=")
+
+
 class Traps(Documents):
     def setUp(self):
         super().setUp()
