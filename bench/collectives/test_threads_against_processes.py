@@ -92,17 +92,6 @@ class Driver(unittest.TestCase):
         self.assertEqual(by_hand["MPI by hand: ours over it"], 0.5)
         self.assertIn("| all_reduce, 64 B | 2 [2, 2] s | 4 [4, 4] |", said)
 
-    def test_threads_alone_without_processes(self):
-        (self.build / "bench/bench_collectives_processes").unlink()
-        status, said = self.run_driver("--quick")
-        self.assertEqual(status, 2)
-        self.assertIn("--target bench_collectives_processes", said)
-        (self.build / "skipped.txt").write_text("bench_collectives_processes: not installed\n")
-        status, said = self.run_driver("--quick")
-        self.assertEqual(status, 0)
-        self.assertIn("going on with threads alone", said)
-        self.assertEqual(self.entries()["all_reduce, 64 B"]["label"], "threads")
-
     def test_what_was_measured_survives_a_failure(self):
         self.program("processes", "second turn")
         status, said = self.run_driver("--rounds", "3")
