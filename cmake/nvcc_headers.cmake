@@ -26,4 +26,4 @@ file(CONFIGURE OUTPUT ${unit}.cu CONTENT "${includes}${includes}")
 add_test(NAME nvcc.headers
   COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++20 -Werror all-warnings
     -Xcompiler -Wall,-Wextra,-Wconversion -I ${PROJECT_SOURCE_DIR}/include -c ${unit}.cu -o ${unit}.o)
-set_tests_properties(nvcc.headers PROPERTIES LABELS slow TIMEOUT ${SHARDWISE_TEST_TIMEOUT})
+set_tests_properties(nvcc.headers PROPERTIES LABELS "slow;house" TIMEOUT ${SHARDWISE_TEST_TIMEOUT})
