@@ -1,7 +1,7 @@
 #!/bin/sh
-# Example 12 prints the same losses on all meshes of 8 ranks, with and without shares of the moments,
+# Example 11 prints the same losses on all meshes of 8 ranks, with and without shares of the moments,
 # and learns. The mesh is that of `--mesh` or else of SHARDWISE_MESH; one of other than 8 ranks is refused.
-# Usage: 12_mesh.losses.sh PROGRAM
+# Usage: 11_mesh.losses.sh PROGRAM
 program=$1
 failed=0
 

@@ -91,6 +91,6 @@ int main() try {
   });
   return 0;
 } catch (const std::exception& e) {
-  std::fprintf(stderr, "10_in_your_own_program: %s\n", e.what());
+  std::fprintf(stderr, "15_in_your_own_program: %s\n", e.what());
   return 1;
 }

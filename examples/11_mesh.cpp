@@ -91,7 +91,7 @@ int main(int argc, char** argv) try {
     } else if (*word == "--mesh" && word + 1 != words.end()) {
       option = *++word;
     } else {
-      throw std::invalid_argument("usage: 12_mesh [--mesh SIZES] [--state-over-data]");
+      throw std::invalid_argument("usage: 11_mesh [--mesh SIZES] [--state-over-data]");
     }
   }
   const example::Points points = example::spiral();
@@ -104,6 +104,6 @@ int main(int argc, char** argv) try {
   // end: launch
   return 0;
 } catch (const std::exception& e) {
-  std::fprintf(stderr, "12_mesh: %s\n", e.what());
+  std::fprintf(stderr, "11_mesh: %s\n", e.what());
   return 1;
 }

@@ -129,6 +129,6 @@ int main() try {
   }
   return 0;
 } catch (const std::exception& e) {
-  std::fprintf(stderr, "11_your_own_backend: %s\n", e.what());
+  std::fprintf(stderr, "12_your_own_backend: %s\n", e.what());
   return 1;
 }

@@ -8,9 +8,9 @@
 //                  surrogate.safetensors                    the best of all epochs
 //     whole network     whole network     whole network     each rank asks its own copy
 //
-// Also built as 15_surrogate_mpi, whose ranks are processes: mpiexec -n 2 15_surrogate_mpi -s 2
+// Also built as 10_surrogate_mpi, whose ranks are processes: mpiexec -n 2 10_surrogate_mpi -s 2
 //
-// test: -s 3 --runs 300 -e 20 --save surrogate_15.safetensors
+// test: -s 3 --runs 300 -e 20 --save surrogate_10.safetensors
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cmath>
@@ -179,6 +179,6 @@ int main(int argc, char** argv) try {
                   [&](example::Ranks& ranks) { simulate_and_learn(ranks, options); });
   return 0;
 } catch (const std::exception& e) {
-  std::fprintf(stderr, "15_surrogate: %s\n", e.what());
+  std::fprintf(stderr, "10_surrogate: %s\n", e.what());
   return 1;
 }
