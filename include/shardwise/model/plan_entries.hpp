@@ -83,10 +83,10 @@ template <class Exchanges, std::size_t N, std::size_t... Is>
 constexpr void add_adjoint_exchanges(CollectiveList& list, const std::array<Shape, N>& shapes,
                                      Dtype dtype, const mesh& sizes, Axis cut,
                                      std::index_sequence<Is...>) {
-  const auto add = [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
-    if constexpr (has_adjoint<std::tuple_element_t<I, exchanges_along_tensor_t<Exchanges>>>) {
+  const auto add = [&]<std::size_t Index>(std::integral_constant<std::size_t, Index>) {
+    if constexpr (has_adjoint<std::tuple_element_t<Index, exchanges_along_tensor_t<Exchanges>>>) {
       const CollectiveList calls =
-          calls_of_exchange<Exchanges, I, true>(shapes[I], dtype, sizes, cut);
+          calls_of_exchange<Exchanges, Index, true>(shapes[Index], dtype, sizes, cut);
       for (std::size_t i = calls.size(); i-- > 0;) list.add(calls[i]);
     }
   };

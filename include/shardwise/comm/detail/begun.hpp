@@ -9,7 +9,7 @@ namespace shardwise::detail {
 
 /// That of `Move`, one of `shardwise::moves`, on a mesh of ranks that `BeginsCollectives`.
 template <class Ranks, class Move>
-using begun_along_t = decltype(std::declval<const Move&>().begun_on(
-    std::declval<Ranks&>().along(MeshAxis::data)));
+using begun_along_t =
+    decltype(std::declval<const Move&>().begun_on(std::declval<Ranks&>().along(MeshAxis::data)));
 
 }  // namespace shardwise::detail
