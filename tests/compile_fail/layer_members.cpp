@@ -112,6 +112,15 @@ struct Mixing : Whole {
 };
 using OnMesh = Context<float, Reference, MeshRanks<SingleRank>>;
 Model<Mixing, OnMesh> mixing(MeshRanks<SingleRank>& ranks) { return {ranks, Seed{1}}; }
+#elif CASE == 15  // expect: exchanges something for Sharded<Axis::batch> that it does not exchange
+struct SumsSamples : Whole {
+  template <Layout In>
+  using exchanges =
+      std::conditional_t<std::same_as<In, Sharded<Axis::batch>>,
+                         std::tuple<Exchange<Redistribute<Partial, Replicated>>>, std::tuple<>>;
+};
+using OnMesh = Context<float, Reference, MeshRanks<SingleRank>>;
+Model<SumsSamples, OnMesh> summing(MeshRanks<SingleRank>& ranks) { return {ranks, Seed{1}}; }
 #endif
 
 #if CASE == 8  // expect: L is no layer: a model is made of types like Relu

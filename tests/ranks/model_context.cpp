@@ -6,9 +6,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <numeric>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -319,6 +321,26 @@ struct GathersTokens : Copies,
       In, std::conditional_t<std::same_as<In, Sharded<Axis::sequence>>, Replicated, In>>>>;
   constexpr std::array<Shape, 1> exchange_shapes(const Shape& x) const { return {x}; }
 };
+/// Exchanges something of tokens, and nothing, or in another way, for its layout along `tensor`.
+template <class Other>
+struct ExchangesTokens : Copies,
+                         KeepsOneOf<Invariant, Sharded<Axis::batch>, Sharded<Axis::sequence>> {
+  template <Layout In>
+  using exchanges =
+      std::conditional_t<std::same_as<In, Sharded<Axis::sequence>>,
+                         std::tuple<Exchange<Redistribute<Partial, Replicated>>>, Other>;
+  constexpr auto exchange_shapes(const Shape&) const {
+    return std::array<Shape, std::tuple_size_v<Other>>{};
+  }
+};
+/// Adds up a number of each token, as if all ranks had the same tokens.
+struct AddsTokens : Copies, KeepsOneOf<Invariant, Sharded<Axis::batch>, Sharded<Axis::sequence>> {
+  template <Layout In>
+  using exchanges = std::tuple<Exchange<Redistribute<Partial, Replicated>>>;
+  constexpr std::array<Shape, 1> exchange_shapes(const Shape& x) const {
+    return {x.without_back()};
+  }
+};
 /// Says that it keeps tokens, but gives half as many.
 struct Halves : Copies, KeepsOneOf<Invariant, Sharded<Axis::batch>, Sharded<Axis::sequence>> {
   constexpr Shape output_shape(Shape x) const {
@@ -354,13 +376,27 @@ TEST_CASE("what cannot be cut by tokens is refused on every rank before it sends
                          Ended{}, ranks, Seed{1}, text(dynamic));
                    }),
                    {"2: ", "may read several tokens of a sample"});
-    const auto refuses_tokens = [&]<class L>(L layer) {
+    const auto refuses = [&]<class L>(L layer, std::initializer_list<std::string> parts) {
       check_mentions(message_of<argument_error>([&] {
                        Model<L, OnMesh, Ends<Invariant, Invariant>, ForwardOnly>(layer, ranks,
                                                                                  Seed{1}, streams);
                      }),
-                     {"may read several tokens of a sample", "Sharded<Axis::sequence>"});
+                     parts);
     };
+    const auto refuses_tokens = [&](const auto& layer) {
+      refuses(layer, {"may read several tokens of a sample", "Sharded<Axis::sequence>"});
+    };
+    const std::string unlike =
+        "exchanges something for Sharded<Axis::sequence> that it does not exchange";
+    refuses(ExchangesTokens<std::tuple<>>{}, {unlike, "the same exchanges"});
+    refuses(
+        ExchangesTokens<std::tuple<Exchange<Redistribute<Invariant, Invariant>, Reduction::max>>>{},
+        {unlike});
+    refuses(ExchangesTokens<std::tuple<
+                Exchange<Redistribute<Invariant, Invariant>, Reduction::sum, std::int32_t>>>{},
+            {unlike});
+    refuses(AddsTokens{}, {"exchange 0 of the layer is a tensor [batch 4, sequence 5]",
+                           "ranks along context have the numbers of different samples, tokens"});
     refuses_tokens(Sequential<GathersTokens>{});
     refuses_tokens(Sequential<Halves>{});
     refuses_tokens(Join<Looks, Identity, Identity>{});

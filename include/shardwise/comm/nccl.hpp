@@ -47,6 +47,8 @@ namespace shardwise {
 ///   ranks gather 40 bytes of each before a collective, and before an all_to_all its blocks in one
 ///   more gather for each rank; the host waits for each gather: use it to find an error. Messages
 ///   and captured calls are not compared.
+/// - A collective that is begun equals one that is not. After an abort its finish() throws nothing:
+///   the next call does.
 ///
 /// **Failure.** A thread watches the calls. When one takes longer than the time-out, or NCCL
 /// reports an error, the thread aborts this communicator and all communicators that are related to

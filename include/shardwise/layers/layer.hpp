@@ -155,7 +155,8 @@ struct TakesAndGives {
 ///              rules hold there, too: `input_layout<S, S>`, where S is `Sharded<A>` of batch,
 ///              sequence or height. A layer that takes and gives S computes each sample, token or
 ///              row by itself, but for `exchanges<S>`, which run along that axis if all are
-///              all-reduces or move nothing, and what the frame says of the whole batch. With
+///              all-reduces or move nothing and `exchanges<In>` has them, too, and what the frame
+///              says of the whole batch. With
 ///              `Haloed<A, W>` it is given what its windows read of other slices, and
 ///              `frame.rows_begin()`. If it gives `Partial` or `Invariant`, that is cut into
 ///              slices; if it gives another split, it is given whole samples in place of tokens or

@@ -15,6 +15,7 @@
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/model/binder.hpp"
 #include "shardwise/model/decide.hpp"
+#include "shardwise/model/exchange_checks.hpp"
 #include "shardwise/model/extents.hpp"
 #include "shardwise/model/finite.hpp"
 #include "shardwise/model/frame.hpp"
@@ -71,6 +72,7 @@ class Bound {
     const Shape out = is_known ? layer.output_shape(in) : Shape{};
     binder.given = out;
     detail::require_runs_over_context<L, In>(binder.run, in, out);
+    detail::require_exchanges_over_slices<L, In>(binder.run, layer, in);
     parameters_.rows = detail::rows_begin<L>(binder.run, in, out);
   }
   /// It stays where it is: the run refers to the places of its parameters.

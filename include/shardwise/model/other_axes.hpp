@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/layout.hpp"
@@ -86,9 +87,33 @@ struct RuleOfRows {
 
 // --- exchanges -----------------------------------------------------------------------------------
 
+/// Whether exchange Index of the list AlongTensor is One along another axis: of the same values,
+/// combined in the same way.
+template <class AlongTensor, std::size_t Index, class One>
+consteval bool is_one_exchange() {
+  if constexpr (Index < std::tuple_size_v<AlongTensor>) {
+    using Other = std::tuple_element_t<Index, AlongTensor>;
+    return One::reduction == Other::reduction &&
+           std::same_as<typename One::template value_type<void>,
+                        typename Other::template value_type<void>>;
+  } else {
+    return false;
+  }
+}
+
+/// Whether what moves by a list along another axis is exchanged by AlongTensor, too: a layer runs
+/// the exchanges of that one.
+template <class AlongTensor, class OfSlices,
+          class Indices = std::make_index_sequence<std::tuple_size_v<OfSlices>>>
+inline constexpr bool exchanges_hold = false;
+template <class AlongTensor, class... Es, std::size_t... Is>
+inline constexpr bool exchanges_hold<AlongTensor, std::tuple<Es...>, std::index_sequence<Is...>> =
+    ((Es::redistribution::movement == Movement::none || is_one_exchange<AlongTensor, Is, Es>()) &&
+     ...);
+
 /// The exchanges of a layer: along `tensor`, and along an axis whose ranks cut its input by
-/// samples, tokens or rows. Each list has as many. A loss, and a layer on ranks of one axis, has a
-/// std::tuple for those along `tensor`.
+/// samples, tokens or rows. A loss, and a layer on ranks of one axis, has a std::tuple for those
+/// along `tensor`.
 template <class AlongTensor, class OfSamples, class OfTokens, class OfRows>
 struct ExchangesOnMesh {
   using along_tensor = AlongTensor;
@@ -124,11 +149,12 @@ using exchanges_along_tensor_t = typename exchanges_along_tensor<Exchanges>::typ
 /// Whether exchange Index of the list, or its adjoint, is an all-reduce.
 template <class List, std::size_t Index, bool Back>
 consteval bool is_all_reduce() {
-  using R = typename std::tuple_element_t<Index, List>::redistribution;
-  if constexpr (Back)
-    return adjoint_t<R>::movement == Movement::all_reduce;
-  else
-    return R::movement == Movement::all_reduce;
+  if constexpr (Index < std::tuple_size_v<List>) {
+    using R = typename std::tuple_element_t<Index, List>::redistribution;
+    return std::conditional_t<Back, adjoint_t<R>, R>::movement == Movement::all_reduce;
+  } else {
+    return false;
+  }
 }
 
 /// The cuts of a layer's input over which ranks combine the values of an exchange.

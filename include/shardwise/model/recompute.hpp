@@ -31,9 +31,9 @@ class Alone : public Composition<At<Block, 0>> {
 /// Evaluation runs the block once, and so does a block in which nothing runs backward.
 ///
 /// If the first layer of the block is column-parallel, the ranks sum the gradient of x after the
-/// whole backward of the block: on a communicator that can start a sum, this one does not overlap
-/// with the gradients of parameters. In a block that is a `Residual` of such layers the sum is
-/// inside the block, and overlaps.
+/// whole backward of the block: on a communicator whose collectives go on by themselves, this one
+/// does not overlap with the gradients of parameters. In a block that is a `Residual` of such
+/// layers the sum is inside the block, and overlaps.
 ///
 /// layout   that of the block. x is saved in the layout in which the block takes it: with halos, if
 ///          its first layer reads them

@@ -62,7 +62,7 @@ class Traffic {
   virtual void discard_step() noexcept = 0;
 };
 
-/// While it lives, a batch goes through the layers; it fails if it does not finish().
+/// While it lives, a batch goes through the layers. A backward that does not finish() has failed.
 class TrafficPass {
  public:
   TrafficPass(Traffic* traffic, bool goes_backward) : traffic_(traffic) {

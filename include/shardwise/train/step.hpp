@@ -301,10 +301,10 @@ double train_step(M& model, typename M::input_view x, const Target& target, cons
 
 ///@{
 /// The collectives of one training step of `model` with `loss` for inputs of shape `in`, by an
-/// optimizer with this Keep; it is the model's if it is left out. With `sums_meanwhile` those
-/// of `settle` over samples are made in the backward of the last batch, in another order. Of a
-/// stage of a pipeline those of its own ranks, for one micro-batch, as if it had the loss; what
-/// stages sum together is in `plan_stage_sums`.
+/// optimizer with this Keep; it is the model's if it is left out. With `sums_meanwhile`, on
+/// ranks that begin collectives, those of `settle` over samples are made in the backward of the
+/// last batch, in another order. Of a stage of a pipeline those of its own ranks, for one
+/// micro-batch, as if it had the loss; what stages sum together is in `plan_stage_sums`.
 template <class M, class Chosen>
 Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen& loss,
                const StepOptions& options = {}) {

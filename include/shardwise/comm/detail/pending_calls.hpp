@@ -181,7 +181,7 @@ class PendingCalls {
   }
 
   void give_up_if_late(Time now) {
-    const bool waits = !calls_.empty() || state_ == State::ending;
+    const bool waits = !has_failed() && (!calls_.empty() || state_ == State::ending);
     if (!waits || now - since_ < timeout_) return;
     const std::string limit = " within " + duration_text(timeout_);
     if (state_ == State::ending)
