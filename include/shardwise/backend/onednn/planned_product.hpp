@@ -119,7 +119,7 @@ class PlannedProduct {
 
   static Primitive primitive(Session& session, const Descriptor& desc,
                              std::span<const ProductTensor> tensors, const ErrorContext& context) {
-    std::array<Argument, max_tensors> arguments{};
+    std::array<Argument, max_tensors> arguments;
     for (std::size_t i = 0; i < tensors.size(); ++i)
       arguments[i] = {tensors[i].argument, chosen_layout(desc, tensors[i].argument)};
     return {session, desc, std::span(arguments).first(tensors.size()), context};

@@ -17,8 +17,8 @@ namespace shardwise::detail::onednn {
 
 /// An argument of a primitive: DNNL_ARG_... and the layout of its memory.
 struct Argument {
-  int kind;
-  ConstDesc desc;
+  int kind = 0;
+  ConstDesc desc{};
 };
 
 /// A run does not allocate in shardwise: the constructor makes the memory objects, and a call only

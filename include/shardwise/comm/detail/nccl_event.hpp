@@ -1,8 +1,6 @@
 #pragma once
 // An event of CUDA, which tells when a stream has reached it.
 
-#include <cuda_runtime_api.h>
-
 #include "shardwise/comm/detail/nccl_library.hpp"
 #include "shardwise/core/error.hpp"
 
