@@ -156,11 +156,10 @@ struct TakesAndGives {
 ///              sequence or height. A layer that takes and gives S computes each sample, token or
 ///              row by itself, but for `exchanges<S>`, which run along that axis if all are
 ///              all-reduces or move nothing and `exchanges<In>` has them, too, and what the frame
-///              says of the whole batch. With
-///              `Haloed<A, W>` it is given what its windows read of other slices, and
-///              `frame.rows_begin()`. If it gives `Partial` or `Invariant`, that is cut into
-///              slices; if it gives another split, it is given whole samples in place of tokens or
-///              rows. With any other rule it is refused.
+///              says of the whole batch. With `Haloed<A, W>` it is given what its windows read of
+///              other slices, and `frame.rows_begin()`. If it gives `Partial` or `Invariant`, that
+///              is cut into slices; if it gives another split, it is given whole samples in place
+///              of tokens or rows. With any other rule it is refused.
 /// Shapes       `output_shape(in)`: global shapes; throws shape_error for an input that it cannot
 ///              take. Batch and sequence may be `dynamic` while a model is bound.
 /// Backward     gets as its second argument the tensor that `saves` names (else `Nothing{}`). It

@@ -28,7 +28,7 @@ namespace shardwise::detail {
 template <class Exchanges, std::size_t Index>
 void require_combined_whole(const mesh& sizes, const Shape& shape, Axis cut) {
   for (const MeshAxis axis : sample_axes) {
-    const Axis own = axis == MeshAxis::context ? cut : Axis::batch;
+    const Axis own = axis_cut_along(axis, cut);
     if (sizes[axis] > 1 && combined_over<Exchanges, Index, false>.has(own) && shape.has(own) &&
         extent_of(shape, own) != 1)
       refuse_cut_exchange(sizes, Index, shape, axis);

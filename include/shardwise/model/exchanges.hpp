@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/other_axes.hpp"
 #include "shardwise/model/run.hpp"
 
@@ -83,7 +84,7 @@ class Exchanger {
       const MarkedGiven without_slice(run_.given_to_all);
       const Axis cut = run_.flight->slice.of(*input_).cut;
       for (const MeshAxis axis : sample_axes)
-        if (combined.has(axis == MeshAxis::context ? cut : Axis::batch))
+        if (combined.has(axis_cut_along(axis, cut)))
           reduce_along(
               run_, axis, [] { return std::string("numbers over slices"); },
               values.writable().span(), exchange_type<Index>::reduction);

@@ -27,6 +27,10 @@ namespace shardwise::detail {
 
 /// The mesh axes over which a batch is cut, in the order in which sums over its slices are added.
 inline constexpr std::array sample_axes{MeshAxis::data, MeshAxis::replica, MeshAxis::context};
+/// The axis of a tensor that ranks along one of these cut, if those along `context` cut this one.
+constexpr Axis axis_cut_along(MeshAxis axis, Axis over_context) {
+  return axis == MeshAxis::context ? over_context : Axis::batch;
+}
 /// Those along which ranks have the same share of gradients, if ranks along `data` have shares.
 inline constexpr std::array share_axes{MeshAxis::replica, MeshAxis::context};
 

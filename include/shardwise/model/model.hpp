@@ -55,8 +55,8 @@ typename M::communicator& must_stay() {
 /// output are `SamplesOverMesh` of those in GivenEnds, and the gradients of all parameters are also
 /// summed over these axes, once for each step. Losses, gradients and weights are those of one rank.
 /// Where `context` has several ranks, each layer must have a rule for parts of tokens or of rows,
-/// see `Layer`; for images, GivenEnds names those layouts. The axis `pipeline` must
-/// have one rank; for several stages see `on_pipeline_stage`.
+/// see `Layer`; for images, GivenEnds names those layouts. The axis `pipeline` must have
+/// one rank; for several stages see `on_pipeline_stage`.
 ///
 ///     Model<Mlp, Context<float, Reference, MeshRanks<ThreadCommunicator>>> model(ranks, Seed{1});
 ///     Tensor<float, SamplesOverMesh<Invariant>> x(shape, ranks.place());

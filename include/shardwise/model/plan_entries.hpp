@@ -31,8 +31,7 @@ constexpr void add_over_samples(CollectiveList& list, const Collective& entry, c
 constexpr Collective split_by_samples(Collective entry, const Shape& shape, const mesh& sizes,
                                       Axis cut) {
   for (const MeshAxis axis : sample_axes)
-    if (sizes[axis] > 1 && shape.has(axis == MeshAxis::context ? cut : Axis::batch))
-      entry = entry.split_over(axis);
+    if (sizes[axis] > 1 && shape.has(axis_cut_along(axis, cut))) entry = entry.split_over(axis);
   return entry;
 }
 
@@ -54,7 +53,7 @@ constexpr CollectiveList calls_of_exchange(const Shape& shape, Dtype dtype, cons
                                typename One::redistribution>;
   constexpr CombinedOver combined = combined_over<Exchanges, Index, Back>;
   const auto is_combined = [&](MeshAxis axis) {
-    return sizes[axis] > 1 && combined.has(axis == MeshAxis::context ? cut : Axis::batch);
+    return sizes[axis] > 1 && combined.has(axis_cut_along(axis, cut));
   };
   mesh splitting = sizes;  // ranks that combine numbers have all of them
   for (const MeshAxis axis : sample_axes)
