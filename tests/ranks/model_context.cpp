@@ -416,7 +416,7 @@ TEST_CASE("what cannot be cut by tokens is refused on every rank before it sends
                    {"sequence 12", "sequence 5"});
     check_mentions(message_of<shape_error>([&] {
                      detail::require_cut_of_batch(name_of<Reader>, few,
-                                                  detail::slice_of_batch(text(3), place));
+                                                  detail::sliced_axes(text(3), place));
                    }),
                    {"sequence 12", "the first one has 5 tokens"});
     auto target = tokens<Invariant>(3, 1, place);

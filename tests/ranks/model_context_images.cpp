@@ -405,6 +405,7 @@ struct Weighted : KeepsStream {
  private:
   template <class Frame, class V, class F>
   static void each(Frame& frame, const V& view, const F& f) {
+    CHECK(frame.rows_begin().in == frame.held_part(view).begin[2]);
     const auto draws = frame.random();
     detail::for_each_piece(frame.backend(), frame.global_runs(view),
                            [&](std::uint64_t from, std::uint64_t to, std::size_t local) {
@@ -657,7 +658,7 @@ TEST_CASE("what cannot run on rows of images is refused on every rank before it 
         {"it must have as many as the shape"});
     check_mentions(message_of<shape_error>([&] {
                      detail::require_cut_of_batch(name_of<Pixels>, taller,
-                                                  detail::slice_of_batch(images, place));
+                                                  detail::sliced_axes(images, place));
                    }),
                    {"height 7", "the first one has 5 rows"});
     check_mentions(message_of<shape_error>(

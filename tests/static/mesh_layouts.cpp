@@ -158,21 +158,39 @@ static_assert(place_for<Sb>(place_in(two_by_two, 1)) == Place{1, 2});
 
 }  // namespace
 
-// Runs of elements whose samples, or planes of images, are parts of larger ones.
+// Runs of the elements of a part that is cut along up to three axes.
 namespace runs {
+using detail::global_runs;
 using detail::GlobalRuns;
-using detail::in_longer_samples;
+using detail::HeldPart;
 
-// Sample 2 of three of 6 elements, each of which is a part of 10 from element 3 on.
-static_assert(in_longer_samples(GlobalRuns{1, 6, 12, 18}, 6, 10, 3).begin(0) == 2 * 10 + 3);
-// Channels 1 and 2 of three in two images, with planes of 4 elements in planes of 10.
-constexpr GlobalRuns channels = in_longer_samples(GlobalRuns{2, 8, 4, 12}, 4, 10, 2);
-static_assert(channels.count == 4 && channels.length == 4);
-static_assert(channels.begin(0) == 12 && channels.begin(1) == 22);
-static_assert(channels.begin(2) == 42 && channels.begin(3) == 52);
-// Columns 1 and 2 of four, in two images of 3 rows, which are rows 2 to 4 of 5.
-constexpr GlobalRuns columns = in_longer_samples(GlobalRuns{6, 2, 1, 4}, 12, 20, 8);
-static_assert(columns.begin(0) == 9 && columns.begin(2) == 17 && columns.begin(3) == 29);
-static_assert(in_longer_samples(GlobalRuns{3, 0, 0, 12}, 4, 10, 2).count == 0);
-static_assert(in_longer_samples(GlobalRuns{0, 2, 1, 4}, 0, 20, 8).count == 0);  // no tokens
+/// Image 1 and 2 of four, and of each this part of its channels, rows and columns.
+constexpr HeldPart part(Interval channels, Interval rows, Interval columns) {
+  return {{{Axis::batch, 4}, {Axis::channel, 3}, {Axis::height, 5}, {Axis::width, 4}},
+          {{Axis::batch, 2},
+           {Axis::channel, channels.size},
+           {Axis::height, rows.size},
+           {Axis::width, columns.size}},
+          {1, channels.offset, rows.offset, columns.offset}};
+}
+/// Whether each element of a part has in its runs the number that it has in the whole tensor.
+constexpr bool numbers_elements(const HeldPart& part) {
+  const GlobalRuns runs = global_runs(part, 7);
+  bool good = runs.size() == part.local.elements();
+  for (std::size_t i = 0; good && i < runs.size(); ++i)
+    good = runs.global(i) == 7 + detail::number_in_whole(part.whole, part.local, part.begin, i);
+  return good;
+}
+
+static_assert(numbers_elements(part({0, 3}, {0, 5}, {0, 4})) &&
+              global_runs(part({0, 3}, {0, 5}, {0, 4})).count == 1);
+static_assert(numbers_elements(part({0, 3}, {2, 2}, {0, 4})) &&
+              global_runs(part({0, 3}, {2, 2}, {0, 4})).length == 8);
+static_assert(numbers_elements(part({1, 2}, {0, 5}, {0, 4})) &&
+              numbers_elements(part({0, 3}, {0, 5}, {3, 1})));
+// Channels and rows; rows and columns; channels and columns.
+static_assert(numbers_elements(part({1, 2}, {2, 3}, {0, 4})) &&
+              numbers_elements(part({0, 3}, {4, 1}, {1, 2})) &&
+              numbers_elements(part({2, 1}, {0, 5}, {1, 3})));
+static_assert(numbers_elements(part({1, 2}, {3, 0}, {0, 4})));  // no rows
 }  // namespace runs

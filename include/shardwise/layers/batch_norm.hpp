@@ -223,8 +223,8 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<deta
           frame.backend(), mine,
           detail::BatchNormInputGradient<has_weight, T>{
               held.mean, held.scale, of_all, of_all + mine.channels,
-              values_of_channel(frame.of_whole_batch(x.global())), BatchNorm::values_of(frame)[0],
-              x.data(), dy.data(), dx.data()});
+              values_of_channel(frame.held_part(x).whole), BatchNorm::values_of(frame)[0], x.data(),
+              dy.data(), dx.data()});
     }
   }
   ///@}
@@ -267,7 +267,7 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<deta
   void find_statistics(Frame& frame, const X& x, const detail::ChannelStatistics<Sum>& held) const {
     using T = typename Frame::dtype;
     const detail::ChannelsOf mine = here(x);
-    const Shape whole = frame.of_whole_batch(x.global());
+    const Shape whole = frame.held_part(x).whole;
     const double count = values_of_channel(whole);
     check_count(whole, count);
     auto sums = frame.template exchange_input<0>();

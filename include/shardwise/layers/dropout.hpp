@@ -81,7 +81,7 @@ struct MaskOfElements {
 struct MaskOfPlanes {
   template <class Frame, class T, class In, class Out>
   static void apply(Frame& frame, const Drop<T>& drop, const In& in, const Out& out) {
-    const Shape whole = frame.of_whole_batch(in.global());
+    const Shape whole = frame.held_part(in).whole;
     const std::size_t plane = whole.elements(2, whole.rank());
     const std::size_t here = in.local().elements(2, in.local().rank());
     frame.backend().for_each(

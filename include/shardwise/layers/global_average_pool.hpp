@@ -72,7 +72,7 @@ struct GlobalAveragePool {
     using T = typename Frame::dtype;
     using A = accumulate_t<T>;
     const std::size_t here = detail::plane_of(x.local());
-    const auto count = static_cast<A>(detail::plane_of(frame.of_whole_batch(x.global())));
+    const auto count = static_cast<A>(detail::plane_of(frame.held_part(x).whole));
     detail::reduce_each(frame.backend(), y.size(), here, A(0),
                         detail::PlaneTerms<T>{here, x.data()}, detail::Plus{},
                         detail::PutPlaneMean<T>{count, y.data()});
@@ -82,8 +82,7 @@ struct GlobalAveragePool {
   void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     const std::size_t here = detail::plane_of(dx.local());
-    const auto count =
-        static_cast<accumulate_t<T>>(detail::plane_of(frame.of_whole_batch(dx.global())));
+    const auto count = static_cast<accumulate_t<T>>(detail::plane_of(frame.held_part(dx).whole));
     detail::for_each_in_rows(frame.backend(), dy.size(), here,
                              detail::PlaneShares<T>{here, count, dy.data(), dx.data()});
   }

@@ -31,14 +31,12 @@ struct PlanePart {
   template <class Frame, class X>
   static PlanePart of(const Frame& frame, const X& x) {
     PlanePart part;
-    const Shape whole = frame.of_whole_batch(x.global());
-    const std::size_t axes = whole.rank() - 2;
+    const HeldPart held = frame.held_part(x);
+    const std::size_t axes = held.whole.rank() - 2;
     for (std::size_t i = 0; i < axes; ++i) {
-      const Interval held = held_of_axis(x, 2 + i);
-      const bool is_height = whole[2 + i].axis == Axis::height;
-      part.here[3 - axes + i] = held.size;
-      part.first[3 - axes + i] = held.offset + (is_height ? frame.rows_begin().in : 0);
-      part.all[3 - axes + i] = whole[2 + i].extent();
+      part.here[3 - axes + i] = held.local[2 + i].extent();
+      part.first[3 - axes + i] = held.begin[2 + i];
+      part.all[3 - axes + i] = held.whole[2 + i].extent();
     }
     return part;
   }

@@ -188,7 +188,7 @@ class NormOfGroups : public KeepsLayout, public NormSized<N>, public WeightAndBi
   /// Elements of a row over all ranks.
   template <class Frame, class X>
   std::size_t count_of_row(const Frame& frame, const X& x) const {
-    return of_group() * plane_of(frame.of_whole_batch(x.global()));
+    return of_group() * plane_of(frame.held_part(x).whole);
   }
 
   template <class Frame, class X>

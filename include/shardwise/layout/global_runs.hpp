@@ -6,7 +6,9 @@
 #include <cstdint>
 
 #include "shardwise/core/independent_loop.hpp"
+#include "shardwise/core/mesh.hpp"
 #include "shardwise/core/tensor_memory.hpp"
+#include "shardwise/layout/held_part.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise::detail {
@@ -31,45 +33,44 @@ struct GlobalRuns {
   constexpr std::uint64_t global(std::size_t i) const { return begin(i / length) + i % length; }
 };
 
-/// The runs of the part that the rank at `place` holds of a tensor of this shape in this layout;
-/// global elements count from `first` on.
+/// The axis nearest before `end` of which a part is not the whole; `end` if there is none.
+constexpr std::size_t cut_before(const HeldPart& part, std::size_t end) {
+  for (std::size_t axis = end; axis-- > 0;)
+    if (part.local[axis].units != part.whole[axis].units) return axis;
+  return end;
+}
+
+/// The runs of a part that is the whole along all axes but the outermost one and two others; global
+/// elements count from `first` on.
+constexpr GlobalRuns global_runs(const HeldPart& part, std::uint64_t first = 0) {
+  const std::size_t rank = part.whole.rank(), inner = cut_before(part, rank);
+  if (part.local.elements() == 0) return {};
+  std::uint64_t stride = 1;
+  for (std::size_t axis = rank; axis-- > 0;) {
+    first += part.begin[axis] * stride;
+    stride *= part.whole[axis].extent();
+  }
+  if (inner == rank) return {1, part.local.elements(), first, 0};
+  GlobalRuns runs{part.local.elements(0, inner), part.local.elements(inner, rank), first,
+                  part.whole.elements(inner, rank)};
+  if (const std::size_t outer = cut_before(part, inner); outer != inner) {
+    runs.between = part.local.elements(outer, inner);
+    runs.gap = (part.whole.elements(outer, inner) - runs.between) * runs.stride;
+  }
+  return runs;
+}
+
+/// Those of the part that the rank at `place` holds of a tensor of this shape in this layout.
 constexpr GlobalRuns global_runs(const LayoutValue& layout, const Shape& whole, Place place,
                                  std::uint64_t first = 0) {
-  if (!layout.cuts()) return {1, whole.elements(), first, 0};
-  const std::size_t axis = split_position(layout, whole);
-  const std::size_t inner = whole.elements(axis + 1, whole.rank());
-  const Interval block = held_interval(layout, whole[axis], place);
-  return {whole.elements(0, axis), block.size * inner, first + block.offset * inner,
-          whole[axis].extent() * inner};
+  return global_runs({whole, local_shape(layout, whole, place), local_begin(layout, whole, place)},
+                     first);
 }
 
 /// Those of a view.
 template <class T, Layout L, class E>
 constexpr GlobalRuns global_runs(const View<T, L, E>& view, std::uint64_t first = 0) {
-  if constexpr (PlainLayout<L>) {
-    return global_runs(layout_value<L>, view.global(), view.place(), first);
-  } else {
-    return {1, view.size(), first, 0};
-  }
-}
-
-/// The same runs, without gaps so far, if each sample, of `here` elements, is a part of one of
-/// `whole` elements and begins with element `offset` of it. A run has several whole samples, or
-/// lies within one.
-constexpr GlobalRuns in_longer_samples(const GlobalRuns& runs, std::size_t here,
-                                       std::uint64_t whole, std::uint64_t offset) {
-  if (runs.size() == 0) return {};
-  const std::uint64_t first = runs.first / here * whole + runs.first % here + offset;
-  if (runs.length < here)
-    return {runs.count,
-            runs.length,
-            first,
-            runs.stride,
-            runs.stride == 0 ? 1 : static_cast<std::size_t>(here / runs.stride),
-            whole - here};
-  const std::size_t samples = runs.length / here;  // of each run
-  const std::uint64_t left_out = runs.count == 1 ? 0 : runs.stride / here - samples;
-  return {runs.count * samples, here, first, whole, samples, left_out * whole};
+  return global_runs(held_part(view), first);
 }
 
 /// f for one piece of a run.

@@ -3,30 +3,29 @@
 
 #include <cstddef>
 
-#include "shardwise/core/partition.hpp"
 #include "shardwise/core/sequences.hpp"
-#include "shardwise/core/shape.hpp"
-#include "shardwise/layout/local_shape.hpp"
+#include "shardwise/layout/held_part.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise {
 
-/// The rows of tokens of a view.
+///@{
+/// The rows of tokens of a part or of a view.
 /// throws  shape_error if its axes do not begin with batch and sequence, or with sequence
-template <class T, Layout L, class E>
-constexpr TokenRows token_rows(const View<T, L, E>& view) {
-  const Shape& whole = view.global();
-  const std::size_t position = detail::sequence_position(whole);
+constexpr TokenRows token_rows(const detail::HeldPart& part) {
+  const std::size_t position = detail::sequence_position(part.whole);
   TokenRows rows;
-  rows.length = whole[position].extent();
-  rows.here = view.local()[position].extent();
-  rows.samples = view.local().elements(0, position);
-  if constexpr (SplitLayout<L>) {
-    const Interval block = local_block<L>(whole, view.place());
-    if (L::axis == Axis::batch) rows.first_sample = block.offset;
-    if (L::axis == Axis::sequence) rows.first_row = block.offset;
-  }
+  rows.length = part.whole[position].extent();
+  rows.here = part.local[position].extent();
+  rows.samples = part.local.elements(0, position);
+  if (position > 0) rows.first_sample = part.begin[0];
+  rows.first_row = part.begin[position];
   return rows;
 }
+template <class T, Layout L, class E>
+constexpr TokenRows token_rows(const View<T, L, E>& view) {
+  return token_rows(detail::held_part(view));
+}
+///@}
 
 }  // namespace shardwise

@@ -73,6 +73,8 @@ class Bound {
     binder.given = out;
     detail::require_runs_over_context<L, In>(binder.run, in, out);
     detail::require_exchanges_over_slices<L, In>(binder.run, layer, in);
+    if constexpr (MeshCommunicator<typename Ctx::communicator>)
+      parameters_.over_context = detail::taken_over_context<L>(in);
     parameters_.rows = detail::rows_begin<L>(binder.run, in, out);
   }
   /// It stays where it is: the run refers to the places of its parameters.
@@ -83,7 +85,7 @@ class Bound {
   Value<T, Out> forward(Run<Ctx>& run, Value<X, typename E::offered>&& offered) {
     Value<X, In> x = taken(run, std::move(offered));
     if constexpr (is_sized && detail::checks_locally<typename Ctx::communicator>())
-      detail::require_as_bound(detail::of_whole_batch(run, x.global(), parameters_.in),
+      detail::require_as_bound(detail::over_all_slices(run, x.global(), parameters_.in),
                                parameters_.in);
     const Shape out_shape = detail::output_shape_here(run, layer_, x.global(), parameters_.in);
     if constexpr (detail::passes_forward<L>) {

@@ -134,11 +134,11 @@ class BoundMerge {
   template <std::size_t J, bool Back, class V>
   V over_context([[maybe_unused]] Run<Ctx>& run, [[maybe_unused]] Axis first, V value) const {
     if constexpr (MeshCommunicator<typename Ctx::communicator> && may_need_others<Op, J>) {
-      if (run.flight->slice.context.size > 1)
+      if (run.all_ranks.sizes().context > 1)
         for_over_context<Op, J>(first, axis_over_context(value.global()), [&]<class R>() {
           using Move = std::conditional_t<Back, adjoint_t<R>, R>;
           value = moved_over_context<Move>(run, std::move(value),
-                                           run.flight->slice.of(operands_[J]).units);
+                                           sliced_axes(run, operands_[J]).back().units);
         });
     }
     return value;

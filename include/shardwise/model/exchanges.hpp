@@ -82,7 +82,7 @@ class Exchanger {
     constexpr CombinedOver combined = combined_over<Exchanges, Index, Back>;
     if constexpr (combined.any()) {
       const MarkedGiven without_slice(run_.given_to_all);
-      const Axis cut = run_.flight->slice.of(*input_).cut;
+      const Axis cut = axis_over_context(sliced_axes(run_, *input_));
       for (const MeshAxis axis : sample_axes)
         if (combined.has(axis_cut_along(axis, cut)))
           reduce_along(

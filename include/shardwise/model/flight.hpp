@@ -147,7 +147,7 @@ struct FlightState {
   SavedByParts parts{};            ///< the outputs of its batch, and then what the layers save
   SequenceTable sequences{};       ///< of the batch
   BatchPlace place{};              ///< of the batch
-  SliceOfBatch slice{};            ///< of the batch, for a model on a mesh
+  Shape batch{};                   ///< of the batch over all ranks: on a mesh its `sliced_axes`
   BatchPlace behind{};             ///< of a batch behind it
   bool may_go_backward = false;    ///< whether there was a forward and no backward yet
   bool awaits_parameters = false;  ///< whether `backward_parameters` is to come

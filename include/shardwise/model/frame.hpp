@@ -35,6 +35,7 @@ struct BoundParameters {
   std::array<ParameterSlot, N> slots;  ///< the place of each in memory
   std::array<ParameterSpec, N> specs;  ///< its name and global shape
   TiedUse tied{};                      ///< the number of this use, if several layers share them
+  LayoutValue over_context{};          ///< of what it takes, if that is more than the rank's slice
   RowsBegin rows{};                    ///< of the rank
   std::size_t number = 0;              ///< on a mesh, of the layer in `Run::of_layers`; of a
                                        ///< merge, of what it saves of its first operand
@@ -172,7 +173,7 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   /// summand in the gradients of the step: the loss scale, times the share of these samples in the
   /// step's. Without a `Step` it is 1, or on a mesh the share of the rank's slice in the batch. A
   /// layer that adds a loss of its own multiplies its gradient by it.
-  double loss_factor() const { return batch_loss_factor() * slice().share; }
+  double loss_factor() const { return batch_loss_factor() * share_of_batch(); }
 
   /// The same for a mean over the samples of the whole batch.
   double batch_loss_factor() const { return run_.loss_factor(); }
@@ -180,19 +181,36 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   /// Adds the loss of its own that a layer has for this batch, in backward, to what
   /// `Model::layer_losses` tells: a mean over the samples that it is given. The same number on
   /// every rank that is given them.
-  void add_loss(double loss) const { run_.add_layer_loss(loss, slice().share); }
+  void add_loss(double loss) const { run_.add_layer_loss(loss, share_of_batch()); }
 
   /// Samples of this step before this batch.
   std::uint64_t first_of_batch() const { return run_.in_step.first_sample; }
   /// Samples of this step before the first one that the layer is given: of earlier batches and, on
   /// a mesh, of ranks that have other samples of this batch.
-  std::uint64_t first_sample() const { return first_of_batch() + slice().first; }
+  std::uint64_t first_sample() const {
+    if constexpr (is_on_mesh) return first_of_batch() + slice().begin[0];
+    return first_of_batch();
+  }
 
-  /// The shape, over all ranks of the model, of a tensor that has this shape over the ranks that
-  /// share the layer. On a mesh the two differ in the batch, and along `context` in the sequence,
-  /// or in the height; then `shape` is that of the layer's input.
-  Shape of_whole_batch(const Shape& shape) const {
-    return detail::of_whole_batch(run_, shape, bound_.in);
+  /// The part that the rank has of a tensor of the whole batch, over all ranks of the model: its
+  /// shapes `whole` and `local`, and where it begins, axis by axis. On a mesh the tensor of a view,
+  /// which the ranks along `tensor` have, is a part of that one, in the batch and along `context`
+  /// in the sequence or in the height. Over `context` it lies as the layer's input does, or for an
+  /// operand of a merge as OverContext says, see `Merge`.
+  template <class OverContext = void, class V>
+  detail::HeldPart held_part(const V& view) const {
+    if constexpr (is_on_mesh) {
+      const Shape axes = detail::sliced_axes(run_, bound_.in);
+      const Shape whole = detail::over_all_slices(view.global(), axes);
+      detail::MeshLayoutValue layout = detail::samples_over_mesh(detail::axis_over_context(axes));
+      if (bound_.over_context.cuts()) layout[MeshAxis::context] = bound_.over_context;
+      if constexpr (!std::is_void_v<OverContext>)
+        layout[MeshAxis::context] = detail::layout_value<OverContext>;
+      layout[MeshAxis::tensor] = detail::layout_value<typename V::layout>;
+      return detail::held_part(detail::on_axes_of(layout, whole), whole, run_.all_ranks.place());
+    } else {
+      return detail::held_part(view);
+    }
   }
 
   /// Where the rank's rows begin in whole images; 0 without a mesh.
@@ -203,19 +221,14 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   /// numbered as `token_rows(view)` numbers them.
   /// throws   shape_error for other axes, or for another number of rows than the batch has
   Sequences sequences(const Shape& global) const {
-    return run_.flight->sequences.of(of_whole_batch(global));
+    return run_.flight->sequences.of(detail::over_all_slices(run_, global, bound_.in));
   }
 
-  /// The rows of tokens of a view, numbered in the whole batch. Over `context` of a mesh its tokens
-  /// lie as OverContext says, see `Merge`.
+  /// The rows of tokens of a view, numbered in the whole batch; OverContext as for `held_part`.
   /// throws   shape_error if its axes do not begin with batch and sequence, or with sequence
-  template <PlainLayout OverContext = Sharded<Axis::sequence>, class V>
+  template <class OverContext = void, class V>
   TokenRows token_rows(const V& view) const {
-    if constexpr (is_on_mesh) {
-      return detail::over_whole_batch<OverContext>(shardwise::token_rows(view), slice());
-    } else {
-      return shardwise::token_rows(view);
-    }
+    return shardwise::token_rows(held_part<OverContext>(view));
   }
 
   /// The cache whose sequences the tokens of this evaluation continue; null without one.
@@ -231,20 +244,7 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   /// of all samples of this step.
   template <class V>
   detail::GlobalRuns global_runs(const V& view) const {
-    detail::GlobalRuns runs = detail::global_runs(view);
-    if constexpr (is_on_mesh) {
-      const detail::SliceOfBatch slice = this->slice();
-      const std::size_t cut = view.global().find(slice.cut);
-      if ((slice.cuts_tokens() || slice.cuts_rows()) && cut < view.global().rank()) {
-        const Shape &here = view.global(), whole = of_whole_batch(here);
-        const std::size_t begin = slice.cuts_rows() ? bound_.rows.in : slice.held().offset;
-        runs = detail::in_longer_samples(runs, here.elements(cut, here.rank()),
-                                         whole.elements(cut, whole.rank()),
-                                         begin * here.elements(cut + 1, here.rank()));
-      }
-    }
-    runs.first += first_sample() * sample_elements_;
-    return runs;
+    return detail::global_runs(held_part(view), first_of_batch() * sample_elements_);
   }
 
   ///@{
@@ -263,10 +263,14 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   static constexpr bool is_on_mesh = MeshCommunicator<typename Ctx::communicator>;
   static constexpr bool may_gather = is_on_mesh && parameter_count > 0;
 
-  /// The rank's slice of the batch, in tensors such as the input.
-  detail::SliceOfBatch slice() const {
-    if constexpr (is_on_mesh) return run_.flight->slice.of(bound_.in);
-    return run_.flight->slice;
+  /// The part of the rank's slice in tensors such as the input, of the axes that are cut.
+  detail::HeldPart slice() const requires is_on_mesh {
+    return detail::slice_part(detail::sliced_axes(run_, bound_.in), run_.all_ranks.place());
+  }
+
+  double share_of_batch() const {
+    if constexpr (is_on_mesh) return slice().share();
+    return 1;
   }
 
   /// Whether the layer's parameters are gathered for each call.

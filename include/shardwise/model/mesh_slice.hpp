@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -14,9 +13,8 @@
 #include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/mesh.hpp"
-#include "shardwise/core/partition.hpp"
-#include "shardwise/core/sequences.hpp"
 #include "shardwise/core/shape.hpp"
+#include "shardwise/layout/held_part.hpp"
 #include "shardwise/layout/layouts.hpp"
 #include "shardwise/layout/local_shape.hpp"
 #include "shardwise/layout/over.hpp"
@@ -89,53 +87,30 @@ constexpr MeshLayoutValue samples_over_mesh(Axis over_context) {
   return layout;
 }
 
+/// The layout without the cuts of axes that a tensor lacks.
+constexpr MeshLayoutValue on_axes_of(MeshLayoutValue layout, const Shape& shape) {
+  for (const MeshAxis axis : sample_axes)
+    if (layout[axis].cuts() && !shape.has(layout[axis].axis)) layout[axis] = {};
+  return layout;
+}
+
 /// The units of an axis that a tensor has.
 constexpr std::size_t extent_of(const Shape& shape, Axis axis) {
   return shape[shape.find(axis)].units;
 }
 
-/// The rank's slice of a batch.
-struct SliceOfBatch {
-  std::uint64_t first = 0;    ///< samples of the batch before it
-  std::size_t whole = 0;      ///< samples of the batch, over all ranks
-  Axis cut = Axis::sequence;  ///< that ranks along `context` cut
-  std::size_t samples = 0;    ///< of the ranks along `context` together
-  std::size_t units = 0;      ///< tokens or rows of each whole sample, if they are cut
-  Place context{};            ///< of the rank along `context`
-  double share = 1;           ///< its elements by those of the batch
-  /// Whether tensors have as many tokens as layers were bound to, else as the first input.
-  bool is_as_bound = false;
+/// The axes of a tensor over all ranks that ranks with other slices cut: [batch], or [batch,
+/// sequence] or [batch, height] where those along `context` cut that.
+/// throws   shape_error unless the samples follow each other in memory
+Shape sliced_axes(const Shape& whole, const MeshPlace& place);
 
-  /// Whether ranks have different tokens of a sample.
-  constexpr bool cuts_tokens() const { return context.size > 1 && cut == Axis::sequence; }
-  /// Whether ranks have different rows of an image, and of a tensor without rows different samples.
-  constexpr bool cuts_rows() const { return context.size > 1 && cut == Axis::height; }
-  /// The rank's slice of a tensor, in a model that was bound to this shape of it.
-  constexpr SliceOfBatch of(const Shape& bound) const {
-    SliceOfBatch slice = *this;
-    if (context.size == 1 || cut == Axis::batch || bound.rank() == 0) return slice;
-    slice.cut = axis_over_context(bound);
-    if (slice.cut == Axis::batch) {
-      const Interval mine = block_of(samples, context);
-      slice.first += mine.offset;
-      slice.share = share_of(mine.size, whole);
-    } else if (slice.cut == Axis::height || is_as_bound) {
-      slice.units = extent_of(bound, slice.cut);
-      slice.share = share_of(samples * block_of(slice.units, context).size, whole * slice.units);
-    }
-    return slice;
-  }
-  /// The tokens of each sample that the rank has, if they lie over `context` as L says.
-  template <PlainLayout L = Sharded<Axis::sequence>>
-  constexpr Interval held() const {
-    return local_block<L>({{Axis::sequence, units}}, context);
-  }
+/// The samples that the ranks along `context` have together, of those of a batch.
+std::size_t samples_along_context(const Dim& batch, const MeshPlace& place);
 
- private:
-  static constexpr double share_of(std::size_t part, std::size_t all) {
-    return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
-  }
-};
+/// The part of the rank's slice in a tensor that has these `sliced_axes`.
+inline HeldPart slice_part(const Shape& axes, const MeshPlace& place) {
+  return held_part(samples_over_mesh(axis_over_context(axes)), axes, place);
+}
 
 /// The shape of the slice of a tensor.
 /// throws   shape_error if it has no axis batch
@@ -145,10 +120,6 @@ inline Shape slice_shape(const Shape& whole, const MeshPlace& place) {
 
 /// Throws shape_error unless the samples of a batch on a mesh follow each other in memory.
 void require_batch_first(const Shape& whole);
-
-/// The rank's slice of a batch whose first input has this shape.
-/// throws   as require_batch_first
-SliceOfBatch slice_of_batch(const Shape& whole, const MeshPlace& place);
 
 /// throws   shape_error if ranks along `context` cut another axis of the tensor than layers do
 void require_cut_over_context(const MeshLayoutValue& layout, const Shape& whole,
@@ -191,39 +162,24 @@ auto slice_of(const std::tuple<Views...>& views) {
 /// The same tensor shape with this extent of an axis, if it has the axis.
 Shape with_extent_of(Shape shape, Axis axis, std::size_t extent);
 
-/// The shape, over the whole batch, of a tensor that has this shape over the slice, which is that
-/// of the tensor.
-Shape over_whole_batch(const Shape& shape, const SliceOfBatch& slice);
-
-/// The same rows, numbered in the whole batch in place of the slice. L is how the tokens of the
-/// tensor lie over `context`.
-template <PlainLayout L>
-TokenRows over_whole_batch(TokenRows rows, const SliceOfBatch& slice) {
-  rows.first_sample += static_cast<std::size_t>(slice.first);
-  if (slice.cuts_tokens()) {
-    rows.first_row += slice.held<L>().offset;
-    rows.length = slice.units;
-  }
-  return rows;
-}
+/// The shape over all ranks of a tensor that has this shape over a slice, and these `sliced_axes`.
+Shape over_all_slices(Shape shape, const Shape& axes);
 
 ///@{
-/// The whole tensors of slices, in the layout L of an end of a model.
-/// throws   as View: shape_error if one lacks an axis that is cut
+/// The whole tensors of slices, which have these `sliced_axes`, in the layout L of an end of a
+/// model. throws   as View: shape_error if one lacks an axis that is cut
 template <EndLayout L, class T, PlainLayout Along>
-View<T, L> whole_of(const View<T, Along>& view, const SliceOfBatch& slice, const MeshPlace& place) {
-  return {view.data(), over_whole_batch(view.global(), slice), place};
+View<T, L> whole_of(const View<T, Along>& view, const Shape& axes, const MeshPlace& place) {
+  return {view.data(), over_all_slices(view.global(), axes), place};
 }
 template <EndLayout, class Nothing>
-requires std::is_empty_v<Nothing> Nothing whole_of(Nothing none, const SliceOfBatch&,
-                                                   const MeshPlace&) {
+requires std::is_empty_v<Nothing> Nothing whole_of(Nothing none, const Shape&, const MeshPlace&) {
   return none;
 }
 template <EndLayout Ls, class... Views>
-auto whole_of(const std::tuple<Views...>& views, const SliceOfBatch& slice,
-              const MeshPlace& place) {
+auto whole_of(const std::tuple<Views...>& views, const Shape& axes, const MeshPlace& place) {
   return [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
-    return std::tuple{whole_of<nth_layout_t<Ls, Ks>>(std::get<Ks>(views), slice, place)...};
+    return std::tuple{whole_of<nth_layout_t<Ls, Ks>>(std::get<Ks>(views), axes, place)...};
   }
   (std::index_sequence_for<Views...>{});
 }
@@ -241,17 +197,17 @@ SHARDWISE_INLINE void require_batch_first(const Shape& whole) {
       {"a tensor ", whole, " is cut by samples, so on a mesh its outermost axis must be batch"});
 }
 
-SHARDWISE_INLINE SliceOfBatch slice_of_batch(const Shape& whole, const MeshPlace& place) {
+SHARDWISE_INLINE Shape sliced_axes(const Shape& whole, const MeshPlace& place) {
   require_batch_first(whole);
   const Axis cut = axis_over_context(whole);
-  const Shape here = slice_shape(whole, place);
-  const std::size_t all = whole.elements();
-  SliceOfBatch slice{local_begin(samples_over_mesh(cut), whole, place)[0], whole[0].extent(), cut,
-                     here[0].extent()};
-  slice.share = all == 0 ? 0 : static_cast<double>(here.elements()) / static_cast<double>(all);
-  slice.context = place[MeshAxis::context];
-  if (cut != Axis::batch) slice.units = extent_of(whole, cut);
-  return slice;
+  if (cut == Axis::batch || place[MeshAxis::context].size == 1) return {whole[0]};
+  return {whole[0], {cut, extent_of(whole, cut)}};
+}
+
+SHARDWISE_INLINE std::size_t samples_along_context(const Dim& batch, const MeshPlace& place) {
+  MeshLayoutValue layout = samples_over_mesh(Axis::batch);
+  layout[MeshAxis::context] = {};
+  return local_shape(layout, {batch}, place)[0].units;
 }
 
 SHARDWISE_INLINE void require_cut_over_context(const MeshLayoutValue& layout, const Shape& whole,
@@ -270,10 +226,10 @@ SHARDWISE_INLINE Shape with_extent_of(Shape shape, Axis axis, std::size_t extent
   return shape;
 }
 
-SHARDWISE_INLINE Shape over_whole_batch(const Shape& shape, const SliceOfBatch& slice) {
-  const Shape samples = with_extent_of(shape, Axis::batch, slice.whole);
-  return slice.cuts_tokens() || slice.cuts_rows() ? with_extent_of(samples, slice.cut, slice.units)
-                                                  : samples;
+SHARDWISE_INLINE Shape over_all_slices(Shape shape, const Shape& axes) {
+  for (std::size_t i = 0; i < axes.rank(); ++i)
+    shape = with_extent_of(shape, axes[i].axis, axes[i].units);
+  return shape;
 }
 
 }  // namespace shardwise::detail

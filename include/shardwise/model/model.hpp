@@ -259,8 +259,7 @@ class Model : public ModelBase<Ctx> {
     this->end_gradients();
     if constexpr (Use::input_gradient) {
       input_gradient_ = std::move(dx);
-      return this->template at_end<detail::duals_t<input_layout>>(input_gradient_,
-                                                                  run_.flight->slice);
+      return this->template at_end<detail::duals_t<input_layout>>(input_gradient_);
     }
   }
 

@@ -296,9 +296,9 @@ class ModelBase {
     run_batch(batch);
     const auto here = in_model();
     if constexpr (is_on_mesh) {
-      batch.slice = detail::slice_of_batch(first, run_.all_ranks.place());
-      batch.slice.is_as_bound = run_.counts_tokens_as_bound;
-      rows_.require_as_bound(batch.slice, first, run_.all_ranks.sizes());
+      batch.batch = detail::sliced_axes(first, run_.all_ranks.place());
+      rows_.require_as_bound(batch.batch, first, run_.counts_tokens_as_bound,
+                             run_.all_ranks.sizes());
     }
     batch.sequences.set(run_.backend, run_.pool, segments);
   }
@@ -310,8 +310,9 @@ class ModelBase {
     run_.flight->parts.forget(0, outputs_);
     if constexpr (checks) check_given(inputs, "input");
     if constexpr (is_on_mesh)
-      for (const Shape& one : detail::global_shapes(inputs))
-        detail::require_cut_of_batch(name_.text, one, run_.flight->slice);
+      if (run_.all_ranks.sizes().context > 1)
+        for (const Shape& one : detail::global_shapes(inputs))
+          detail::require_cut_of_batch(name_.text, one, run_.flight->batch);
     run_.parameters.update_copies(run_.backend, run_.version);
   }
 
@@ -329,7 +330,7 @@ class ModelBase {
     std::size_t i = 0;
     detail::with_tensors(outputs,
                          [&](const auto&... one) { (run_.flight->parts[i++].save(one), ...); });
-    return at_end<L>(outputs, rows_.slice_of_outputs(run_.flight->slice));
+    return at_end<L>(outputs, rows_.cut_output());
   }
 
   /// Makes the batch in this flight the one that runs, to go backward from these gradients.
@@ -375,12 +376,13 @@ class ModelBase {
     run_.in_step = next_;
   }
 
-  /// Views at an end of the model of what layers gave for the batch that runs; `slice` is that of
-  /// the end.
+  /// Views at an end of the model of what layers gave for the batch that runs. The model is bound
+  /// to tensors like `bound` there, of which ranks have different rows or tokens, if it is known.
   template <EndLayout L, class Values>
-  auto at_end(const Values& values, [[maybe_unused]] const detail::SliceOfBatch& slice) const {
+  auto at_end(const Values& values, [[maybe_unused]] const Shape& bound = {}) const {
     if constexpr (is_on_mesh) {
-      return detail::whole_of<L>(detail::views_of(values), slice, run_.all_ranks.place());
+      return detail::whole_of<L>(detail::views_of(values), detail::sliced_axes(run_, bound),
+                                 run_.all_ranks.place());
     } else {
       return detail::views_of(values);
     }
@@ -430,7 +432,7 @@ class ModelBase {
     for (std::size_t i = 0; i < given.size(); ++i) {
       Shape expected = batch.parts[i].in;
       if constexpr (is_on_mesh)
-        expected = detail::over_whole_batch(expected, rows_.slice_of_outputs(batch.slice));
+        expected = detail::over_all_slices(run_, expected, rows_.cut_output());
       detail::require_gradient_of_output({name_.text, what, i, given.size()}, given[i], expected);
     }
   }

@@ -164,7 +164,7 @@ void require_all_tokens(const mesh& sizes);
 
 /// throws   shape_error for an input with another number of tokens or rows than the first one,
 ///          where each rank has some of them
-void require_cut_of_batch(std::string (*model)(), const Shape& input, const SliceOfBatch& slice);
+void require_cut_of_batch(std::string (*model)(), const Shape& input, const Shape& batch);
 
 /// The error for a flight that a model does not have.
 [[noreturn, gnu::cold]] void refuse_flight(std::string (*model)(), std::size_t number,
@@ -233,14 +233,15 @@ SHARDWISE_INLINE void require_all_tokens(const mesh& sizes) {
 }
 
 SHARDWISE_INLINE void require_cut_of_batch(std::string (*model)(), const Shape& input,
-                                           const SliceOfBatch& slice) {
+                                           const Shape& batch) {
+  const Dim& first = batch.back();
   const Axis cut = axis_over_context(input);
   const bool is_cut_alike =
-      cut == slice.cut && (cut == Axis::batch || extent_of(input, cut) == slice.units);
-  if (slice.context.size == 1 || is_cut_alike || (slice.cuts_rows() && cut == Axis::batch)) return;
+      cut == first.axis && (cut == Axis::batch || extent_of(input, cut) == first.units);
+  if (is_cut_alike || (batch.has(Axis::height) && cut == Axis::batch)) return;
   throw shape_error(
-      {model(), ": an input is a tensor ", input, ", but the first one has ", slice.units,
-       slice.cuts_rows() ? " rows" : " tokens",
+      {model(), ": an input is a tensor ", input, ", but the first one has ", first.units,
+       batch.has(Axis::height) ? " rows" : " tokens",
        " in a sample: where ranks along context have other ones, all other inputs must "
        "have as many"});
 }

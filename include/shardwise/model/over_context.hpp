@@ -93,15 +93,14 @@ void at_cut(const Shape& shape, F&& f) {
 /// `units` are the tokens or rows of a whole sample.
 template <class R, class Context, class T, PlainLayout L>
 Value<T, L> moved_over_context(Run<Context>& run, Value<T, L>&& value, std::size_t units) {
-  const SliceOfBatch& slice = run.flight->slice;
-  const Place& along = slice.context;
+  const Place& along = run.all_ranks.place()[MeshAxis::context];
+  const std::size_t samples = samples_along_context(run.flight->batch[0], run.all_ranks.place());
   Shape all = value.view().local(), global = value.global();
   const auto at_cuts = [&](auto&& f) {
     at_cut<typename R::from>(all, f);
     at_cut<typename R::to>(all, f);
   };
-  at_cuts(
-      [&](std::size_t i) { all[i].units = all[i].axis == Axis::batch ? slice.samples : units; });
+  at_cuts([&](std::size_t i) { all[i].units = all[i].axis == Axis::batch ? samples : units; });
   if (stays_in_place<R>(all, along.size)) return std::move(value);
   const Shape after = local_shape<typename R::to>(all, along);
   at_cuts([&](std::size_t i) { global[i].units = after[i].units; });

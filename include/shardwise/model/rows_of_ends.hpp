@@ -37,19 +37,18 @@ class RowsOfEnds {
   }
   ///@}
 
-  /// throws   argument_error for an input of which each rank has some rows or tokens, if the number
-  ///          of all must be that of the bound model, and is not
-  void require_as_bound(const SliceOfBatch& slice, const Shape& first, const mesh& sizes) const;
+  /// throws   argument_error for an input, with these `sliced_axes`, of which each rank has some
+  ///          rows or tokens, if the number of all must be that of the bound model, and is not
+  void require_as_bound(const Shape& axes, const Shape& first, bool counts_tokens,
+                        const mesh& sizes) const;
 
-  /// The slice in the outputs, for that of a batch in the inputs.
-  SliceOfBatch slice_of_outputs(const SliceOfBatch& of_batch) const {
-    return of_batch.of(cut_output_);
-  }
+  /// An output of which ranks have different rows or tokens; of rank 0 if there is none.
+  const Shape& cut_output() const { return cut_output_; }
 
  private:
   bool is_known_ = false;      // whether the next number is known
   std::size_t of_inputs_ = 0;  // rows, or tokens of each sample, if they are cut
-  Shape cut_output_{};         // one of which ranks have different rows or tokens
+  Shape cut_output_{};
 };
 
 }  // namespace shardwise::detail
@@ -76,11 +75,11 @@ SHARDWISE_INLINE void RowsOfEnds::set_outputs(const Shape& shape, const mesh& si
   cut_output_ = shape;
 }
 
-SHARDWISE_INLINE void RowsOfEnds::require_as_bound(const SliceOfBatch& slice, const Shape& first,
-                                                   const mesh& sizes) const {
-  if (!slice.cuts_rows() && !(slice.cuts_tokens() && slice.is_as_bound)) return;
+SHARDWISE_INLINE void RowsOfEnds::require_as_bound(const Shape& axes, const Shape& first,
+                                                   bool counts_tokens, const mesh& sizes) const {
+  if (!axes.has(Axis::height) && !(axes.has(Axis::sequence) && counts_tokens)) return;
   if (!is_known_) refuse_rows(sizes, first, unknown_rows);
-  if (slice.units != of_inputs_) refuse_rows(sizes, first, other_rows);
+  if (axes.back().units != of_inputs_) refuse_rows(sizes, first, other_rows);
 }
 
 }  // namespace shardwise::detail

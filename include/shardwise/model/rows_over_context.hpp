@@ -189,6 +189,15 @@ bool if_rows_are_cut([[maybe_unused]] const Run<Context>& run, [[maybe_unused]] 
   }
 }
 
+/// How what L takes lies over `context`, if that is more than the rank's slice; else Invariant.
+template <class L>
+constexpr LayoutValue taken_over_context(const Shape& bound) {
+  LayoutValue taken;
+  if_takes_rows<L>(axis_over_context(bound),
+                   [&]<class Rule>() { taken = layout_value<typename Rule::taken>; });
+  return taken;
+}
+
 /// Where the rows of the rank begin in what L takes and gives: tensors of these shapes.
 template <class L, class Context>
 RowsBegin rows_begin(const Run<Context>& run, const Shape& bound, const Shape& out) {

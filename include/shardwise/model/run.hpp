@@ -183,13 +183,25 @@ struct Run {
 
 namespace detail {
 
+/// The `sliced_axes`, in the batch that runs on a mesh, of tensors of a layer that is bound to
+/// `bound`: they have as many tokens as that only if layers change the number of tokens.
+template <class Context>
+Shape sliced_axes(const Run<Context>& run, const Shape& bound) {
+  const Shape& axes = run.flight->batch;
+  if (axes.rank() == 1 || bound.rank() == 0) return axes;
+  const Axis cut = axis_over_context(bound);
+  if (cut == Axis::batch) return axes.without_back();
+  const bool is_as_bound = cut == Axis::height || run.counts_tokens_as_bound;
+  return is_as_bound ? axes.with_back({cut, extent_of(bound, cut)}) : axes;
+}
+
 /// The shape, over all ranks of the model, of a tensor that has this shape over the ranks that
 /// share the layers, where a layer was bound to `bound`.
 template <class Context>
-Shape of_whole_batch([[maybe_unused]] const Run<Context>& run, const Shape& shape,
-                     [[maybe_unused]] const Shape& bound) {
+Shape over_all_slices([[maybe_unused]] const Run<Context>& run, const Shape& shape,
+                      [[maybe_unused]] const Shape& bound) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    return over_whole_batch(shape, run.flight->slice.of(bound));
+    return over_all_slices(shape, sliced_axes(run, bound));
   } else {
     return shape;
   }

@@ -18,7 +18,7 @@ std::uint64_t sample_elements([[maybe_unused]] const Run<Context>& run,
                               [[maybe_unused]] const Shape& in,
                               [[maybe_unused]] const Shape& bound) {
   if constexpr (draws_random<L>) {
-    const Shape whole = of_whole_batch(run, in, bound);
+    const Shape whole = over_all_slices(run, in, bound);
     if (whole.rank() > 0 && whole[0].axis == Axis::batch) return whole.elements(1, whole.rank());
     if constexpr (MeshCommunicator<typename Context::communicator>) {
       if (run.trains() && sample_ranks(run.all_ranks.sizes()) > 1)

@@ -153,8 +153,7 @@ std::size_t count_top_k_of_output(M& model, typename M::output_view logits,
   if constexpr (MeshCommunicator<typename M::communicator>) {
     if constexpr (requires { given_labels.global(); })
       check_label_shape(logits.global(), given_labels.global());
-    const SliceOfBatch slice = run.flight->slice.of(logits.global());
-    return static_cast<std::size_t>(sum_of_slices(run, slice, [&] {
+    return static_cast<std::size_t>(sum_of_slices(run, logits.global(), [&] {
       return with_slice_of_target(run, logits.global(), given_labels, [&](const auto& labels) {
         return static_cast<double>(count_top_k_of<L>(run, slice_of(logits), labels, k));
       });

@@ -202,7 +202,7 @@ auto loss_of(Run<Context>& run, const View<const T, L>& prediction, const Target
              const Chosen& loss, BatchInStep in_step, Value<accumulate_t<T>, dual_t<L>>& gradient) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     const BatchInStep mine = slice_in_step(run, prediction, in_step);
-    const double sum = sum_of_slices(run, run.flight->slice.of(prediction.global()), [&] {
+    const double sum = sum_of_slices(run, prediction.global(), [&] {
       return static_cast<double>(
           loss_of_slice(run, prediction, target, loss, mine, gradient, false));
     });

@@ -72,12 +72,12 @@ auto with_slice_of_target(Run<Context>& run, const Shape& prediction, const Give
   }
 }
 
-std::string place_of_slice(int rank, const SliceOfBatch& slice);
+std::string place_of_slice(int rank, const HeldPart& slice);
 
 /// Calls f(), and if other ranks have other samples, adds to the place of its error the rank, and
 /// where its slice begins: rows in the error are those of the slice.
 template <class Context, class F>
-auto at_slice(Run<Context>& run, const SliceOfBatch& slice, F&& f) {
+auto at_slice(Run<Context>& run, const HeldPart& slice, F&& f) {
   if (sample_ranks(run.all_ranks.sizes()) == 1) return f();
   const DescribedLocation here([&] { return place_of_slice(run.all_ranks.rank(), slice); });
   return f();
@@ -148,14 +148,16 @@ template <class Context>
                         "ranks along data, replica and context"});
 }
 
-/// The sum of the numbers of_slice() of all slices, after ranks have compared the samples of their
-/// batches.
-/// sends    an all-reduce of four doubles along each axis that cuts samples
-/// throws   argument_error on every rank if of_slice() throws one on some, or if ranks were given
+/// The sum of the numbers of_slice() of all slices of a prediction, after ranks have compared the
+/// samples of their batches. sends    an all-reduce of four doubles along each axis that cuts
+/// samples throws   argument_error on every rank if of_slice() throws one on some, or if ranks were
+/// given
 ///          batches of unlike sizes
 template <class Context, class F>
-double sum_of_slices(Run<Context>& run, const SliceOfBatch& slice, F&& of_slice) {
-  const std::size_t samples = slice.whole;
+double sum_of_slices(Run<Context>& run, const Shape& prediction, F&& of_slice) {
+  const MeshPlace& place = run.all_ranks.place();
+  const HeldPart slice = slice_part(sliced_axes(prediction, place), place);
+  const std::size_t samples = slice.whole[0].extent();
   const int slices = sample_ranks(run.all_ranks.sizes());
   constexpr double refused = -std::numeric_limits<double>::infinity();
   std::string refusal;
@@ -180,10 +182,10 @@ double sum_of_slices(Run<Context>& run, const SliceOfBatch& slice, F&& of_slice)
 
 namespace shardwise::detail {
 
-SHARDWISE_INLINE std::string place_of_slice(int rank, const SliceOfBatch& slice) {
-  const std::string place = sentence({"rank ", rank, ", slice from sample ", slice.first});
-  if (!slice.cuts_tokens()) return place + " on";
-  return place + sentence({" and token ", slice.held().offset, " on"});
+SHARDWISE_INLINE std::string place_of_slice(int rank, const HeldPart& slice) {
+  const std::string place = sentence({"rank ", rank, ", slice from sample ", slice.begin[0]});
+  if (!slice.whole.has(Axis::sequence)) return place + " on";
+  return place + sentence({" and token ", slice.begin[1], " on"});
 }
 
 SHARDWISE_INLINE double low_digits(std::size_t samples, int slices) {
