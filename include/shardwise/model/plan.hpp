@@ -13,12 +13,10 @@
 #include "shardwise/model/join.hpp"
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/layer_checks.hpp"
-#include "shardwise/model/over_context.hpp"
 #include "shardwise/model/plan_entries.hpp"
 #include "shardwise/model/recompute.hpp"
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/residual.hpp"
-#include "shardwise/model/rows_over_context.hpp"
 #include "shardwise/model/sequential.hpp"
 #include "shardwise/model/settle_moves.hpp"
 #include "shardwise/model/tied.hpp"
@@ -137,23 +135,12 @@ struct PlanVisitor : WalkVisitor {
     if constexpr (Returns) add_redistribution<adjoint_t<R>>(returning, shape, dtype, sizes, cut);
   }
 
-  template <class Op, std::size_t J, Layout L, bool Returns>
-  constexpr void over_context(const Shape& first, const Shape& shape) {
-    for_over_context<Op, J>(axis_over_context(first), axis_over_context(shape),
-                            [&]<class R>() { add_over_context<R, L, Returns>(shape); });
-  }
-
-  template <class L, Layout In, bool Returns>
-  constexpr void rows_taken(const Shape& in) {
-    if constexpr (MovesRows<L>)
-      for_rows_taken<L>(in, sizes.context,
-                        [&]<class R>() { add_over_context<R, In, Returns>(in); });
-  }
-  template <class L, Layout Out, bool Returns>
-  constexpr void rows_given(const Shape& in, const Shape& out) {
-    if constexpr (GivesRows<L>)
-      for_rows_given<L>(in, out, sizes.context,
-                        [&]<class R>() { add_over_context<R, Out, Returns>(out); });
+  constexpr int context() const { return sizes.context; }
+  template <class R, Layout L, bool Returns>
+  constexpr void over_context(const Shape& shape) {
+    if (stays_in_place<R>(shape, context())) return;
+    add_over_context<R, L>(forward, shape);
+    if constexpr (Returns) add_over_context<adjoint_t<R>, L>(returning, shape);
   }
 
   /// The calls before the composition.
@@ -225,14 +212,7 @@ struct PlanVisitor : WalkVisitor {
   }
 
  private:
-  /// R along `context` on a tensor that is L along `tensor`, if ranks there need it, and its
-  /// adjoint.
-  template <class R, Layout L, bool Returns>
-  constexpr void add_over_context(const Shape& shape) {
-    if (sizes.context == 1 || stays_in_place<R>(shape, sizes.context)) return;
-    add_over_context<R, L>(forward, shape);
-    if constexpr (Returns) add_over_context<adjoint_t<R>, L>(returning, shape);
-  }
+  /// R along `context` on a tensor that is L along `tensor`.
   template <class R, Layout L>
   constexpr void add_over_context(CollectiveList& list, const Shape& shape) const {
     const auto made = collective_of<R>(shape, sending.values);

@@ -135,20 +135,12 @@ class MemoryVisitor : public WalkVisitor {
     if (R::movement != Movement::none) here_ = {};
   }
 
-  ///@{
-  /// Over `context` a move makes another tensor, too.
-  template <class Op, std::size_t J, Layout L, bool Returns>
-  constexpr void over_context(const Shape& first, const Shape& shape) {
-    if (along().size > 1)
-      for_over_context<Op, J>(axis_over_context(first), axis_over_context(shape),
-                              [&]<class R>() { move<R>(shape); });
+  constexpr int context() const { return along().size; }
+  /// A move makes another tensor, too.
+  template <class R, Layout L, bool Returns>
+  constexpr void over_context(const Shape& shape) {
+    if (!stays_in_place<R>(shape, context())) here_ = {};
   }
-  template <class L, Layout In, bool Returns>
-  constexpr void rows_taken(const Shape& in) {
-    if constexpr (MovesRows<L>)
-      if (along().size > 1) for_rows_taken<L>(in, along().size, [&]<class R>() { move<R>(in); });
-  }
-  ///@}
 
   /// A block that is recomputed saves its input, and its other values only while it runs again.
   template <bool Returns, Layout In, class L>
@@ -198,11 +190,6 @@ class MemoryVisitor : public WalkVisitor {
 
  private:
   constexpr const Place& along() const { return place_[MeshAxis::context]; }
-
-  template <class R>
-  constexpr void move(const Shape& shape) {
-    if (!stays_in_place<R>(shape, along().size)) here_ = {};
-  }
 
   ///@{
   /// How several ranks along `context` have a tensor: between layers, as a layer takes it, and

@@ -9,6 +9,8 @@
 #include "shardwise/model/bound_composition.hpp"
 #include "shardwise/model/bound_recompute.hpp"
 #include "shardwise/model/bound_repeat.hpp"
+#include "shardwise/model/over_context.hpp"
+#include "shardwise/model/rows_over_context.hpp"
 
 namespace shardwise::detail {
 
@@ -19,7 +21,11 @@ namespace shardwise::detail {
 ///     layer<L, In, returns>(layer, in, out)  a layer with an input of shape `in` and layout In,
 ///                                            and whether its own backward runs
 ///
-/// and some of the members below.
+/// and some of the members below. One that sees what moves between several ranks along `context`
+/// has
+///
+///     context()                              the number of ranks there
+///     over_context<R, L, returns>(shape)     R on a tensor that is L along `tensor`
 struct WalkVisitor {
   /// What a visitor stores about the value of the last visit.
   using Position = Nothing;
@@ -34,19 +40,6 @@ struct WalkVisitor {
   constexpr void input(const Shape&) {}
   template <Layout L>
   constexpr void output(const Shape&) {}
-  ///@}
-  /// Operand J of the merge Op, which has the layout L, if tokens or rows are cut over `context`;
-  /// `first` is the shape of operand 0. Returns says whether its gradient goes back.
-  template <class Op, std::size_t J, Layout L, bool Returns>
-  constexpr void over_context(const Shape& /*first*/, const Shape&) {}
-  ///@{
-  /// The input of the layer L, which has the layout In, if ranks along `context` have different
-  /// rows or tokens of it, and its output, which has the layout Out; Returns as for
-  /// `redistribution`.
-  template <class L, Layout In, bool Returns>
-  constexpr void rows_taken(const Shape&) {}
-  template <class L, Layout Out, bool Returns>
-  constexpr void rows_given(const Shape& /*in*/, const Shape& /*out*/) {}
   ///@}
   /// Several parts read the value.
   constexpr void fork() {}
@@ -74,11 +67,28 @@ struct WalkVisitor {
   ///@}
 };
 
+/// A visitor that sees what moves along `context`.
+template <class Visitor>
+concept SeesContext = requires(const Visitor& visitor) {
+  visitor.context();
+};
+
 /// Visits an output of a model that has the layout Given and is wanted in Wanted.
 template <Layout Given, Layout Wanted, bool Returns, class Visitor>
 constexpr void visit_output(const Shape& shape, Visitor& visitor) {
   visitor.template redistribution<Redistribute<Given, Wanted>, Returns, void>(shape);
   visitor.template output<Wanted>(shape);
+}
+
+/// Visits what moves along `context` of operand J of the merge Op, which is L along `tensor`.
+template <class Op, std::size_t J, Layout L, bool Returns, class Visitor>
+constexpr void visit_operand([[maybe_unused]] const Shape& first, [[maybe_unused]] const Shape& own,
+                             [[maybe_unused]] Visitor& visitor) {
+  if constexpr (SeesContext<Visitor> && may_need_others<Op, J>)
+    if (visitor.context() > 1)
+      for_over_context<Op, J>(axis_over_context(first), axis_over_context(own), [&]<class R>() {
+        visitor.template over_context<R, L, Returns>(own);
+      });
 }
 
 /// Visits L between the ends E as `Bound` runs it; S is a `Setting` without context. Returns the
@@ -91,10 +101,18 @@ struct Walk {
   static constexpr Shape visit(const L& layer, const Shape& in, Visitor& visitor) {
     visitor.template redistribution<Redistribute<typename E::offered, In>, S::input_gradient,
                                     input_element_t<L, void>>(in);
-    visitor.template rows_taken<L, In, S::input_gradient>(in);
+    if constexpr (SeesContext<Visitor> && MovesRows<L>)
+      if (const int ranks = visitor.context(); ranks > 1)
+        for_rows_taken<L>(in, ranks, [&]<class R>() {
+          visitor.template over_context<R, In, S::input_gradient>(in);
+        });
     const Shape out = layer.output_shape(in);
     visitor.template layer<L, In, goes_backward<L, S, E>>(layer, in, out);
-    visitor.template rows_given<L, output_layout_at_t<L, E>, goes_backward<L, S, E>>(in, out);
+    if constexpr (SeesContext<Visitor> && GivesRows<L>)
+      if (const int ranks = visitor.context(); ranks > 1)
+        for_rows_given<L>(in, out, ranks, [&]<class R>() {
+          visitor.template over_context<R, output_layout_at_t<L, E>, goes_backward<L, S, E>>(out);
+        });
     return out;
   }
 };
@@ -226,7 +244,7 @@ struct Walk<L, S, E> {
       using Taken = operand_t<Op, J, In>;
       visitor.template redistribution<Redistribute<slot_layout<slot>, Taken>, returns, void>(
           shapes[slot]);
-      visitor.template over_context<Op, J, Taken, returns>(shapes[Part::slots[0]], shapes[slot]);
+      visit_operand<Op, J, Taken, returns>(shapes[Part::slots[0]], shapes[slot], visitor);
       return visitor.position();
     };
     ((operands[Js] = bring_operand(std::integral_constant<std::size_t, Js>{})), ...);
