@@ -149,7 +149,7 @@ class Bound {
           } else {
             layer_.backward(at.frame, saved.view(), in, dx_view);
           }
-          at.whole.end_gradients(at.frame.added_how());
+          at.end_gradients();
         }
         if constexpr (S::input_gradient) {
           return sent_back(run, std::move(dx));
@@ -280,7 +280,7 @@ class Bound {
         &write, [](void* it, void*) { (*static_cast<decltype(write)*>(it))(); }, name_};
     run.left_until_sum.add(here);
     auto sum = sent_back(run, std::move(dx));
-    at.whole.end_gradients(at.frame.added_how());
+    at.end_gradients();
     return sum;
   }
 
@@ -313,7 +313,7 @@ class Bound {
     const auto dy = left(run).saved.template take<Value<T, dual_t<Out>>>();
     Call at = call(run, mine.in);
     layer_.backward_parameters(at.frame, x.view(), dy.view());
-    at.whole.end_gradients(at.frame.added_how());
+    at.end_gradients();
   }
 
   static BoundParameters<parameter_count> reserve(const L& layer, const Shape& in,

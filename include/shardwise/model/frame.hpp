@@ -43,6 +43,11 @@ struct BoundParameters {
 
 }  // namespace detail
 
+namespace detail {
+template <class Context, class Framed>
+struct LayerCall;
+}
+
 /// A layer's part of the rank's run. `Setting` has what is known at compile time: `context`,
 /// `trains` and `input_gradient`. Layers that differ only in sizes share one type of frame, so the
 /// code that runs on it is compiled once.
@@ -141,13 +146,10 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
     return run_.tied.adds(bound_.tied) ? Write::add : run_.parameters.written_how(run_.write());
   }
 
-  /// Changes whenever parameters change.
-  std::uint64_t version() const { return run_.version; }
-
-  /// The weight that begins at `data`, as kernels take it: it stays where no backward may follow,
-  /// unless it is gathered for this call.
+  /// The weight that begins at `data`, as kernels take it: its version changes whenever parameters
+  /// change, and it stays where no backward may follow, unless it is gathered for this call.
   Weight<dtype> weight(const dtype* data) const {
-    return {data, version(), !training() && !are_gathered()};
+    return {data, run_.version, !training() && !are_gathered()};
   }
 
   /// Whether a backward may follow; layers that draw masks or compute statistics need this.
@@ -185,12 +187,6 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
 
   /// Samples of this step before this batch.
   std::uint64_t first_of_batch() const { return run_.in_step.first_sample; }
-  /// Samples of this step before the first one that the layer is given: of earlier batches and, on
-  /// a mesh, of ranks that have other samples of this batch.
-  std::uint64_t first_sample() const {
-    if constexpr (is_on_mesh) return first_of_batch() + slice().begin[0];
-    return first_of_batch();
-  }
 
   /// The part that the rank has of a tensor of the whole batch, over all ranks of the model: its
   /// shapes `whole` and `local`, and where it begins, axis by axis. On a mesh the tensor of a view,
@@ -247,21 +243,21 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
     return detail::global_runs(held_part(view), first_of_batch() * sample_elements_);
   }
 
+ private:
+  template <class, class>
+  friend struct detail::LayerCall;
+  static constexpr bool is_on_mesh = MeshCommunicator<typename Ctx::communicator>;
+  static constexpr bool may_gather = is_on_mesh && parameter_count > 0;
+
   ///@{
-  /// For the call of a layer: its number in `Run::of_layers`, where its parameters are whole, and
-  /// how their gradients are added to what the rank stores.
-  std::size_t number() const { return bound_.number; }
+  /// Where its parameters are whole; how their gradients are added to what the rank stores; and
+  /// whether no other layer adds to these gradients in this backward after this one.
   void read_from(const Whole& whole) {
     if constexpr (may_gather) whole_ = &whole;
   }
   Write added_how() const { return run_.tied.adds(bound_.tied) ? Write::add : run_.write(); }
-  /// Whether no other layer adds to these gradients in this backward after this one.
-  bool adds_last() const { return bound_.tied.number == 0; }
+  bool is_last_to_add() const { return bound_.tied.number == 0; }
   ///@}
-
- private:
-  static constexpr bool is_on_mesh = MeshCommunicator<typename Ctx::communicator>;
-  static constexpr bool may_gather = is_on_mesh && parameter_count > 0;
 
   /// The part of the rank's slice in tensors such as the input, of the axes that are cut.
   detail::HeldPart slice() const requires is_on_mesh {
@@ -316,10 +312,13 @@ struct LayerCall {
   template <class F, class... Arguments>
   LayerCall(Run<Context>& run, std::string (*name)(), const F& framed, Arguments&... of_frame)
       : here(run.observer, Work{Work::Kind::compute, name, 0, {}}),
-        whole(run, framed.number(), framed.adds_last()),
+        whole(run, framed.bound_.number, framed.is_last_to_add()),
         frame(framed, of_frame...) {
     frame.read_from(whole);
   }
+
+  /// The layer has written the gradients of its parameters.
+  void end_gradients() { whole.end_gradients(frame.added_how()); }
 
   [[no_unique_address]] Observation<typename Context::observer> here;
   [[no_unique_address]] typename Framed::Whole whole;

@@ -129,7 +129,8 @@ struct Scaled : KeepsLayout {
   double of_rank(Frame& frame) const {
     const bool does = wrong == Wrong::y_of_rank ||
                       (wrong == Wrong::evaluates_of_rank && !frame.training()) ||
-                      (wrong == Wrong::next_step_of_rank && frame.version() > 1);
+                      (wrong == Wrong::next_step_of_rank &&
+                       frame.weight(static_cast<const double*>(nullptr)).version > 1);
     return does ? frame.place().rank * 0x1p-49 : 0;
   }
 
