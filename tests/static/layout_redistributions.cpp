@@ -69,6 +69,53 @@ static_assert(Redistribute<Invariant, Partial>::operation() == std::nullopt);
 static_assert(Redistribute<Replicated, A>::operation() == std::nullopt);
 static_assert(Redistribute<A, Partial>::operation() == std::nullopt);
 
+// Halos, of the axis that they are cut along.
+template <Window W>
+using Needed = Haloed<Axis::batch, W>;
+template <Window W>
+using Summands = HaloedPartial<Axis::batch, W>;
+constexpr Window three{.kernel = 3, .before = 1, .after = 1};
+// clang-format off
+static_assert(row<A,          Needed<three>, halo_exchange, Summands<three>, A,         halo_sum>());
+static_assert(row<Invariant,  Needed<three>, slice,         Summands<three>, Invariant, halo_all_reduce>());
+static_assert(row<Replicated, Needed<three>, slice,         Summands<three>, Partial,   pad>());
+// clang-format on
+static_assert(!redistributable<B, Needed<three>> && !redistributable<Summands<three>, B>);
+static_assert(Redistribute<A, Needed<three>>::operation() == Operation::halo_exchange);
+static_assert(Redistribute<Summands<three>, A>::operation() == Operation::halo_sum);
+static_assert(Redistribute<Summands<three>, Invariant>::operation() == Operation::all_reduce);
+
+// A halo sends nothing where each rank has what its windows read.
+template <Window W>
+constexpr bool in_place(std::size_t units, int ranks) {
+  const Shape shape{{Axis::feature, 2}, {Axis::batch, units}};
+  using R = Redistribute<A, Needed<W>>;
+  return detail::stays_in_place<R>(shape, ranks) &&
+         detail::stays_in_place<adjoint_t<R>>(shape, ranks);
+}
+static_assert(in_place<three>(4, 1) && !in_place<three>(4, 2));
+static_assert(!in_place<Window{.kernel = 2, .after = 1}>(4, 2));  // blocks of 2 begin as these of 3
+static_assert(in_place<Window{.repeats = 2}>(4, 2) && !in_place<Window{.repeats = 2}>(4, 3));
+static_assert(in_place<Window{}>(2, 4));  // also on ranks that have nothing
+static_assert(!detail::stays_in_place<Redistribute<A, Invariant>>({{Axis::batch, 4}}, 1));
+
+// Why there is none, by the layouts along the axes of a mesh.
+using detail::Missing;
+using detail::why_missing;
+template <class L>
+constexpr detail::LayoutValue as = detail::layout_value<L>;
+static_assert(why_missing(as<Replicated>, as<Partial>) == Missing::summands);
+static_assert(why_missing(as<B>, as<Needed<three>>) == Missing::halo);
+static_assert(why_missing(as<Needed<three>>, as<A>) == Missing::halo);
+static_assert(why_missing(as<A>, {{MeshAxis::data, as<A>}, {MeshAxis::tensor, as<A>}}) ==
+              Missing::order);
+static_assert(why_missing({{MeshAxis::data, as<A>}, {MeshAxis::tensor, as<Invariant>}},
+                          {{MeshAxis::data, as<A>}, {MeshAxis::tensor, as<Needed<three>>}}) ==
+              Missing::halo);
+static_assert(why_missing({{MeshAxis::data, as<Replicated>}, {MeshAxis::tensor, as<A>}},
+                          {{MeshAxis::data, as<Partial>}, {MeshAxis::tensor, as<Needed<three>>}}) ==
+              Missing::summands);
+
 // The laws of types, for every layout and every pair.
 template <class From, class To>
 constexpr bool laws_hold() {

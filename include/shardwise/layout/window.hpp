@@ -32,9 +32,6 @@ struct Window {
   bool is_transposed = false;  ///< whether it is that of a transposed convolution
   std::size_t added = 0;       ///< outputs at the end of a transposed one that need no tap
 
-  /// Whether kernel, stride, dilation and repeats are all at least 1.
-  constexpr bool valid() const { return kernel > 0 && stride > 0 && dilation > 0 && repeats > 0; }
-
   /// The window on this axis: repeats that are `dynamic` are the readers of the axis.
   constexpr Window on(const Dim& dim) const {
     Window here = *this;

@@ -62,6 +62,15 @@ TEST_CASE("fewer units than ranks leave the last ranks empty") {
   }
 }
 
+TEST_CASE("what two intervals have in common") {
+  CHECK(overlap({2, 5}, {4, 9}) == Interval{4, 3});
+  CHECK(overlap({4, 9}, {2, 5}) == Interval{4, 3});
+  CHECK(overlap({2, 5}, {3, 1}) == Interval{3, 1});
+  CHECK(overlap({2, 5}, {7, 1}).size == 0);  // side by side
+  CHECK(overlap({2, 5}, {9, 1}).size == 0);
+  CHECK(overlap({9, 1}, {2, 5}).size == 0);
+}
+
 TEST_CASE("a grain of zero makes blocks of nothing") {
   CHECK(block_of({Axis::feature, 5, 0}, {1, 2}) == Interval{0, 0});
   CHECK(detail::local_dim({Axis::feature, 5, 0}, {1, 2}).extent() == 0);
@@ -70,4 +79,5 @@ TEST_CASE("a grain of zero makes blocks of nothing") {
 static_assert(block_of({Axis::feature, 10}, {2, 4}) == Interval{6, 2});
 static_assert(block_of({Axis::feature, 10, 3}, {1, 4}) == Interval{9, 9});
 static_assert(Interval{3, 4}.end() == 7);
+static_assert(Place{} == Place{0, 1});
 static_assert(Place{1, 2} == Place{1, 2} && !(Place{1, 2} == Place{1, 3}));

@@ -10,6 +10,7 @@ TEST_CASE("extents are units times grain") {
   CHECK(Dim{Axis::feature, 5, 49}.extent() == 245);
   CHECK(Dim{Axis::feature, 7}.extent() == 7);
   CHECK(Dim{Axis::batch, 0, 3}.extent() == 0);
+  CHECK(Dim{}.extent() == 0);
   CHECK_FALSE(Dim{Axis::batch, dynamic}.known());
   CHECK(Dim{Axis::batch, dynamic, 3}.extent() == dynamic);
 }
@@ -42,9 +43,26 @@ TEST_CASE("shapes are equal if axes, units and grains are") {
   const Shape shape{{Axis::batch, 2}, {Axis::feature, 4}};
   CHECK(shape == Shape{{Axis::batch, 2}, {Axis::feature, 4}});
   CHECK_FALSE(shape == Shape{{Axis::batch, 2}});
+  CHECK_FALSE(shape == Shape{{Axis::batch, 3}, {Axis::feature, 4}});
   CHECK_FALSE(shape == Shape{{Axis::batch, 2}, {Axis::channel, 4}});
   CHECK_FALSE(shape == Shape{{Axis::batch, 2}, {Axis::feature, 2, 2}});
   CHECK_FALSE(shape == Shape{{Axis::feature, 4}, {Axis::batch, 2}});
+}
+
+TEST_CASE("elements are countable if 16 bytes of each are") {
+  constexpr std::size_t most = static_cast<std::size_t>(-1) / 16, large = std::size_t{1} << 62;
+  CHECK(Shape{{Axis::batch, 2}, {Axis::feature, 4, 5}}.countable());
+  CHECK(Shape{{Axis::batch, most}}.countable());
+  CHECK_FALSE(Shape{{Axis::batch, most + 1}}.countable());
+  CHECK(Shape{{Axis::batch, most / 3}, {Axis::feature, 3}}.countable());
+  CHECK_FALSE(Shape{{Axis::batch, most / 3 + 1}, {Axis::feature, 3}}.countable());
+  CHECK_FALSE(Shape{{Axis::batch, 1U << 30}, {Axis::height, 1U << 20}, {Axis::width, 1U << 20}}
+                  .countable());
+  CHECK(Shape{{Axis::feature, most / 5, 5}}.countable());
+  CHECK_FALSE(Shape{{Axis::feature, large, 4}}.countable());  // 2 to the 64
+  CHECK(Shape{{Axis::feature, large, 0}}.countable());
+  CHECK(Shape{{Axis::batch, 0}, {Axis::feature, large}}.countable());
+  CHECK_FALSE(Shape{{Axis::batch, dynamic}}.countable());
 }
 
 TEST_CASE("the innermost axis can be replaced") {
@@ -108,4 +126,6 @@ TEST_CASE("every axis has its own name") {
   CHECK(name(Axis::width) == "width");
   CHECK(name(Axis::output) == "output");
   CHECK(name(Axis::input) == "input");
+  CHECK(name(Axis::depth) == "depth");
+  CHECK(name(Axis::expert) == "expert");
 }

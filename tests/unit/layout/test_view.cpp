@@ -205,3 +205,18 @@ TEST_CASE("an axis that the tensor lacks is refused with the whole tensor and th
   check_mentions(message_of([&] { local_shape<L>(global, place); }), {message});
   check_mentions(message_of([&] { detail::local_begin<L>(global, place); }), {message});
 }
+
+TEST_CASE("one rank along a mesh axis holds all, also of a tensor without the axis that it cuts") {
+  using L = SamplesOverMesh<Invariant, Axis::sequence>;
+  const MeshPlace place = place_in({.data = 2}, 1);
+  CHECK(local_shape<L>(global, place) == Shape{{Axis::batch, 1}, {Axis::feature, 5, 3}});
+  CHECK(detail::local_begin<L>(global, place) == detail::PartBegin{1, 0, 0, 0, 0, 0});
+}
+
+TEST_CASE("elements without memory are nowhere, and no elements need none") {
+  std::array<float, 30> memory{};
+  float* const none = nullptr;
+  CHECK(detail::is_nowhere(View<float, Invariant>(none, global, {})));
+  CHECK_FALSE(detail::is_nowhere(View<float, Invariant>(memory, global, {})));
+  CHECK_FALSE(detail::is_nowhere(View<float, Sharded<Axis::batch>>(none, global, {2, 3})));
+}

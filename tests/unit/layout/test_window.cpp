@@ -134,3 +134,35 @@ TEST_CASE("29 rows over 4 ranks: each rank needs other rows beside its own") {
     CHECK(window.reads(outputs, 29) == needed[static_cast<std::size_t>(rank)]);
   }
 }
+
+TEST_CASE("the first and the last rank with outputs hold the ends of the axis") {
+  constexpr Window inner{.kernel = 2, .stride = 3, .dilation = 2};  // reads 0-2 and 3-5 of 7 units
+  static_assert(inner.outputs(7) == 2);
+  CHECK(inner.held_by({0, 1}, 7) == Interval{0, 7});
+  CHECK(inner.held_by({0, 3}, 7) == Interval{0, 3});
+  CHECK(inner.held_by({1, 3}, 7) == Interval{3, 4});
+  CHECK(inner.held_by({2, 3}, 7) == Interval{});
+  constexpr Window wide{.kernel = 9};  // without outputs the first rank holds all
+  CHECK(wide.held_by({0, 2}, 7) == Interval{0, 7});
+  CHECK(wide.held_by({1, 2}, 7).size == 0);
+}
+
+TEST_CASE("a window is pointwise if each output reads the unit of its own number alone") {
+  CHECK(Window{}.is_pointwise());
+  CHECK(Window{.dilation = 2}.is_pointwise());
+  CHECK_FALSE(Window{.kernel = 2}.is_pointwise());
+  CHECK_FALSE(Window{.stride = 2}.is_pointwise());
+  CHECK_FALSE(Window{.before = 1}.is_pointwise());
+  CHECK_FALSE(Window{.after = 1}.is_pointwise());
+  CHECK_FALSE(Window{.repeats = 2}.is_pointwise());
+}
+
+TEST_CASE("windows are written for messages") {
+  CHECK(to_string(Window{3, 2, 4, 1, 5}) == "kernel 3 stride 2 dilation 4 padding 1+5");
+  CHECK(to_string(Window{.kernel = 2, .ceil_mode = true}) ==
+        "kernel 2 stride 1 dilation 1 padding 0+0 in ceil mode");
+  CHECK(to_string(Window{.kernel = 2, .is_transposed = true, .added = 1}) ==
+        "kernel 2 stride 1 dilation 1 padding 0+0 transposed, 1 added");
+  CHECK(to_string(Window{.repeats = 2}) == "repeats 2");
+  CHECK(to_string(Window{.repeats = dynamic}) == "repeats dynamic");
+}
