@@ -510,8 +510,8 @@ TEST_CASE("a query and a description tell the bytes that a rank allocates for it
 
 TEST_CASE("a step takes memory for the whole parameters or gradients of one layer at a time") {
   on_mesh({.data = 2}, [](Ranks& ranks) {
-    std::vector<std::size_t> beyond;  // the state, in bytes of the model's pool
-    const std::size_t layer = 42 * sizeof(double);
+    std::vector<std::size_t> beyond;                      // the state, in bytes of the model's pool
+    const std::size_t layer = (40 + 8) * sizeof(double);  // of 36 and 6 elements, at cache lines
     for (const Keep keep : {Keep::whole, Keep::gradients_over_data, Keep::all_over_data}) {
       Trainer<Again, Sgd> trainer(ranks, Sgd{}, keep, rows);
       for (int i = 0; i < 3; ++i) trainer.step(2);
@@ -531,6 +531,24 @@ TEST_CASE("a step takes memory for the whole parameters or gradients of one laye
     const Buffer parameters = pool.take(layer);
     CHECK(beyond[2] > beyond[1]);
     CHECK(beyond[2] - beyond[0] <= pool.reserved());
+  });
+}
+
+TEST_CASE("whole parameters of shares, and their gradients, begin at cache lines") {
+  on_mesh({.data = 2}, [](Ranks& ranks) {
+    Trainer<Again, Sgd> trainer(ranks, Sgd{}, Keep::all_over_data, rows);
+    trainer.step(1);
+    const auto begins_at_line = [](const void* data) {
+      return reinterpret_cast<std::uintptr_t>(data) % 64 == 0;
+    };
+    auto& run = trainer.model.run();
+    for (std::size_t number = 0; number < run.of_layers.size(); ++number) {
+      detail::WholeParameters<OnMesh, true> whole(run, number, false);
+      whole.begin_gradients();
+      REQUIRE(run.of_layers[number].count == 2);
+      CHECK(begins_at_line(whole.value(1)));  // behind the 36 elements of a weight
+      CHECK(begins_at_line(whole.gradient(1)));
+    }
   });
 }
 

@@ -278,17 +278,18 @@ TEST_CASE("a rank needs memory for the parameters of one more layer, and allocat
                    .gathered /
                sizeof(double);
       };
-      // backward runs 49 or 48 elements, with the 49 or 42 before them
-      CHECK(gathered(0) == 2 * 49);
-      CHECK(gathered(1) == 2 * 48 + 49);
-      CHECK(gathered(2) == 2 * 48 + 49 + 42);
-      CHECK(gathered(0, true) == 2 * 49 + 48);
-      CHECK(gathered(1, true) == 2 * 49 + 48 + 42);
+      // backward runs the layers of 42 and 7 or 6 elements, with the ones of 36 and 6 before them
+      const std::size_t inner = 48 + 8, outer = 40 + 8;  // whole cache lines
+      CHECK(gathered(0) == 2 * inner);
+      CHECK(gathered(1) == 2 * inner + inner);
+      CHECK(gathered(2) == 2 * inner + inner + outer);
+      CHECK(gathered(0, true) == 2 * inner + inner);
+      CHECK(gathered(1, true) == 2 * inner + inner + outer);
       Pool pool;
       std::vector<Buffer> more;
-      for (std::size_t i = 0; i < layers; ++i) more.push_back(pool.take(49 * sizeof(double)));
+      for (std::size_t i = 0; i < layers; ++i) more.push_back(pool.take(inner * sizeof(double)));
       // and the gradients of a layer, with the sums of them all at a time
-      for (const std::size_t elements : {49U, 42U, 7U})
+      for (const std::size_t elements : {inner, std::size_t{42}, std::size_t{7}})
         if (overlaps) more.push_back(pool.take(elements * sizeof(double)));
       CHECK(most.back() <= most.front() + pool.lent());
       if (overlaps)

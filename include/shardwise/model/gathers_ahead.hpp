@@ -87,7 +87,7 @@ class GathersAhead {
   void begin(Slot& slot, std::size_t number) {
     discard(slot);
     const ParametersOfLayer& layer = run_.of_layers[number];
-    slot.values = run_.pool.take(elements_of(layer.slots, layer.count) * sizeof(T));
+    slot.values = run_.pool.take(room_for(run_.parameters, layer.slots, layer.count) * sizeof(T));
     slot.behind = number + 1;
     T* whole = static_cast<T*>(slot.values.data());
     for (const ParameterSlot& one : std::span(layer.slots, layer.count)) {
@@ -97,7 +97,7 @@ class GathersAhead {
                          slot.gathers.push_back(Move{mine, all, counts}.begun_on(
                              run_.all_ranks.along(MeshAxis::data)));
                        });
-      whole += one.size;
+      whole += run_.parameters.padded(one.size);
     }
   }
 

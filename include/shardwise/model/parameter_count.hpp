@@ -30,7 +30,7 @@ struct ParameterCounter : WalkVisitor {
   Place place;
   ParameterLayout memory{1};
   std::size_t elements = 0;
-  GrowingList<std::size_t> uses{};  ///< elements of the parameters that each layer uses
+  GrowingList<std::size_t> uses{};  ///< room for the whole parameters that each layer uses
   TiedOfStages tied{};
 
   template <class R, bool Returns, class X>
@@ -44,7 +44,7 @@ struct ParameterCounter : WalkVisitor {
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
       using Use = typename decltype(use)::type;
       const std::size_t here = local_shape<typename Use::stored>(spec.shape, place).elements();
-      used += here;
+      used += memory.padded(here);
       if (!owns) return;
       elements += here;
       memory.reserve(here, is_of_stages ? on_stages(holding_of<Use>) : holding_of<Use>,

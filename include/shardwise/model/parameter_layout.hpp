@@ -82,6 +82,11 @@ class ParameterLayout {
     return slot;
   }
 
+  /// So many elements, padded to whole cache lines.
+  constexpr std::size_t padded(std::size_t elements) const {
+    return (elements + line_ - 1) / line_ * line_;
+  }
+
   /// Leaves no gaps between the parameters of a group, so that all can be settled together. Called
   /// before any is reserved.
   constexpr void make_dense() { is_dense_ = true; }
@@ -159,10 +164,6 @@ class ParameterLayout {
   }
 
  private:
-  constexpr std::size_t padded(std::size_t elements) const {
-    return (elements + line_ - 1) / line_ * line_;
-  }
-
   /// Elements of the parameters of one group, with what they are padded by.
   struct Group {
     std::size_t parts[4]{};

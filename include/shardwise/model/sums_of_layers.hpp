@@ -43,7 +43,7 @@ class SumsOfLayers {
                             shares_.push_back(std::move(share));
                             sums_.push_back(move.begun_on(run_.all_ranks.along(MeshAxis::data)));
                           });
-      whole += slot.size;
+      whole += run_.parameters.padded(slot.size);
     }
     if (ShareOfSums<Context>::is_rounded) gradients_ = {};
   }

@@ -55,8 +55,8 @@ void gather_stored(Run<Context>& run, const ParameterLayout& layout, const Param
       });
 }
 
-/// Elements of so many parameters together.
-std::size_t elements_of(const ParameterSlot* slots, std::size_t count);
+/// Elements of memory for so many whole parameters, of which each begins at a cache line.
+std::size_t room_for(const ParameterLayout& layout, const ParameterSlot* slots, std::size_t count);
 
 /// to[i] = from[i], rounded to Via before.
 template <Real To, Real Via, Real From>
@@ -196,10 +196,11 @@ class WholeParameters {
   ///@}
 
  private:
-  Buffer room() { return run_.pool.take(elements_of(slots_.data(), slots_.size()) * sizeof(T)); }
+  Buffer room() { return run_.pool.take(before(slots_.size()) * sizeof(T)); }
   T* at(const Buffer& memory, std::size_t i) const {
-    return static_cast<T*>(memory.data()) + elements_of(slots_.data(), i);
+    return static_cast<T*>(memory.data()) + before(i);
   }
+  std::size_t before(std::size_t i) const { return room_for(run_.parameters, slots_.data(), i); }
 
   Run<Context>& run_;
   std::span<const ParameterSlot> slots_;
@@ -225,9 +226,10 @@ class WholeParameters<Context, false> {
 
 namespace shardwise::detail {
 
-SHARDWISE_INLINE std::size_t elements_of(const ParameterSlot* slots, std::size_t count) {
+SHARDWISE_INLINE std::size_t room_for(const ParameterLayout& layout, const ParameterSlot* slots,
+                                      std::size_t count) {
   std::size_t sum = 0;
-  for (std::size_t i = 0; i < count; ++i) sum += slots[i].size;
+  for (std::size_t i = 0; i < count; ++i) sum += layout.padded(slots[i].size);
   return sum;
 }
 
