@@ -228,6 +228,20 @@ TEST_CASE("ranks that split different axes of equal counts are told") {
     check_mentions(text, {", axis 1 to axis 0)", ", axis 2 to axis 0)"});
 }
 
+TEST_CASE("ranks that cut equal extents into other units are told") {
+  std::array<std::string, 3> messages;
+  run_ranks(3, [&](ThreadCommunicator& ranks) {
+    const Place place = place_of(ranks);
+    const Dim features = place.rank == 0 ? Dim{Axis::feature, 4} : Dim{Axis::feature, 2, 2};
+    const Shape shape{{Axis::batch, 2}, features};
+    Tensor<float, Invariant> whole(shape, place);
+    messages[static_cast<std::size_t>(place.rank)] =
+        message_of(ranks, Tensor<float, ByFeature>(shape, place), whole);
+  });
+  for (const std::string& text : messages)
+    check_mentions(text, {"in counts 4 2 2", "in counts 4 4 0"});
+}
+
 TEST_CASE("the outermost axis is told from an inner one") {
   const Shape square{{Axis::batch, 4}, {Axis::feature, 4}};
   std::array<std::string, 2> messages;
