@@ -10,7 +10,7 @@ statement; never in comments, texts, assertions or what is thrown. A header has 
 Tests that include the header run first, one after another and small ones first, then some that include a
 header which includes it, until one finds the bug; eight at most, so look for more before you write one for a
 survivor. It may also be a change without an effect. What does not compile is left out. Prints each bug with
-what found it, and at the end for each folder how many survived.
+what found it, and for each header and at the end how many survived.
 """
 
 import random
@@ -33,6 +33,7 @@ RULES = [  # a pattern, and what takes the place of its first group
 ]
 BLANK = [  # what bugs keep away from
     r"//[^\n]*", r"/\*.*?\*/", r'"(?:\\.|[^"\\\n])*"', r"'(?:\\.|[^'\\\n])'", r"^ *#[^\n]*", r"\bthrow\b[^;]*;",
+    r"([\w.()]+) [<>] ([\w.()]+) \? (?:\1 : \2|\2 : \1)",  # of equal ones either is right
     r"\b(?:static_assert|assert)\b[^;]*;", r"\boperator\S*", r"\b(?:template|using|friend)\b[^;{]*", r"= (?:0|default|delete);$"]
 DIRECT, BESIDE = 5, 3  # tests that include a header, and that include another one that does
 LIBRARY = run.ROOT / "include/shardwise"
@@ -165,13 +166,12 @@ def main():
     tree = run.Tree("generated")
     tree.configure()
     planter = Planter(tree)
-    counts = {}
+    planted, survived = [], []
     for header in [path] if path.is_file() else sorted(path.rglob("*.hpp")):
-        result = planter.plant(header, int(sys.argv[2]) if len(sys.argv) > 2 else 6, tests_near(header, tests))
-        folder = counts.setdefault(header.parent.relative_to(LIBRARY), [0, 0, 0])
-        counts[header.parent.relative_to(LIBRARY)] = [sum(pair) for pair in zip(folder, (1, *result))]
-    for folder, (headers, planted, survived) in counts.items():
-        print(f"{folder}: {headers} headers, {planted} bugs, {survived} survived")
+        here = planter.plant(header, int(sys.argv[2]) if len(sys.argv) > 2 else 6, tests_near(header, tests))
+        print("{}: {} bugs, {} survived".format(header.relative_to(LIBRARY), *here), flush=True)
+        planted, survived = [*planted, here[0]], [*survived, here[1]]
+    print(f"{sys.argv[1]}: {len(planted)} headers, {sum(planted)} bugs, {sum(survived)} survived")
 
 
 if __name__ == "__main__":

@@ -179,11 +179,15 @@ TEST_CASE("sizes and names go with the types") {
 }
 
 static_assert(sizeof(bf16) == 2 && sizeof(fp16) == 2);
+static_assert(bf16{}.bits == 0 && fp16{}.bits == 0);
 static_assert(bf16(1.F).bits == 0x3f80 && fp16(1.F).bits == 0x3c00);
 static_assert(fp16(65520.F).bits == 0x7c00 && fp16(65519.F).bits == 0x7bff);
 static_assert(std::same_as<accumulate_t<bf16>, float> && std::same_as<accumulate_t<fp16>, float>);
 static_assert(std::same_as<accumulate_t<double>, double>);
 static_assert(std::same_as<accumulate_t<std::int32_t>, std::int32_t>);
+static_assert(detail::accumulated(Dtype::bfloat16) == Dtype::float32);
+static_assert(detail::accumulated(Dtype::float16) == Dtype::float32);
+static_assert(detail::accumulated(Dtype::float64) == Dtype::float64);
 static_assert(Real<float> && Real<double> && Real<bf16> && Real<fp16>);
 static_assert(!Real<std::int32_t> && !Real<const float> && !Real<long double>);
 static_assert(Element<std::uint8_t> && !Element<char> && !Element<bool> && !Element<long double>);

@@ -45,6 +45,7 @@ TEST_CASE("copies of a growing list are apart, and a moved one gives its entries
   list.add(list[0]);
   CHECK(sum(list) == 44);
   CHECK(sum(copy) == 30);
+  CHECK(copy[2] == 4);
   GrowingList<std::size_t> other{1, 2};
   other = std::move(list);
   CHECK(sum(other) == 44);
