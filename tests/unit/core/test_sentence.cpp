@@ -38,6 +38,7 @@ TEST_CASE("words and values stand one behind the other") {
   CHECK(sentence({std::int8_t{-3}, " ", ~std::uint64_t{0}}) == "-3 18446744073709551615");
   CHECK(sentence({0.5, " ", -0.1F, " ", 1e-8, " ", 2e-8}) == "0.5 -0.1 1e-08 2e-08");
   CHECK(sentence({0.0, " ", 100000.0, " ", 1e20}) == "0 100000 1e+20");
+  CHECK(sentence({1e-4, " ", -9e14, " ", 1e15}) == "0.0001 -900000000000000 1e+15");
 }
 
 TEST_CASE("what has a to_string speaks for itself") {

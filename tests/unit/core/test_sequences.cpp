@@ -36,6 +36,7 @@ TEST_CASE("a rank's rows have numbers in the whole batch") {
   // of samples of 10 rows the samples 3 and 4, of each the rows 6, 7 and 8
   const TokenRows rows{.samples = 2, .here = 3, .length = 10, .first_sample = 3, .first_row = 6};
   CHECK(rows.count() == 6);
+  CHECK(TokenRows{.here = 4}.count() == 4);
   const std::size_t numbers[] = {36, 37, 38, 46, 47, 48};
   for (std::size_t row = 0; row < 6; ++row) CHECK(rows.global(row) == numbers[row]);
 

@@ -130,3 +130,12 @@ TEST_CASE("a tensor or a cache for which there is no memory says how large it is
   CHECK(without_memory([] { KeyValueCache({.sequences = 8, .tokens = 4}); }) ==
         "KeyValueCache: no memory to list 8 sequences");
 }
+
+TEST_CASE("an error keeps its message where there is no memory for a place") {
+  shape_error wrong("10 is not 12");
+  testing::memory_stays_away = true;
+  testing::allocations_left = 0;
+  wrong.add_place("a place of more letters than a short text has");
+  testing::allocations_left = -1;
+  CHECK(std::string(wrong.what()) == "10 is not 12");
+}
