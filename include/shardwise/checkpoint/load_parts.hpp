@@ -1,5 +1,5 @@
 #pragma once
-// Loads a checkpoint: each rank reads its own part, and all ranks succeed or none changes.
+// Loads a checkpoint: each rank reads its own part, and all ranks succeed or all fail.
 
 #include <algorithm>
 #include <cstddef>
@@ -17,6 +17,7 @@
 #include "shardwise/checkpoint/checksums_of_ranks.hpp"
 #include "shardwise/checkpoint/other_tensors.hpp"
 #include "shardwise/checkpoint/part.hpp"
+#include "shardwise/checkpoint/read_part.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/checkpoint/whole_tensor.hpp"
@@ -122,85 +123,6 @@ inline void check_tensors(const TensorFiles& files, const std::vector<WholeTenso
   if (options.passed_over != nullptr) *options.passed_over = passed_over;
 }
 
-/// A rank's elements from the file, before they are copied to the model.
-struct StagedPart {
-  TensorPart part;
-  FileDtype dtype{};  // of the file
-  std::unique_ptr<std::byte[]> bytes{};
-};
-
-/// Copies the elements to the model. For a device this needs memory of the host from the first to
-/// the last element of the part.
-inline void store(const StagedPart& from) {
-  const TensorPart& part = from.part;
-  if (part.is_on_host()) {
-    return part.load(from.dtype, from.bytes.get(), part.memory, part.stride, part.elements());
-  }
-  std::vector<std::byte> there(part.span_of(part.elements()));
-  if (part.stride != part.element_bytes()) part.to_host(part.memory, there);
-  part.load(from.dtype, from.bytes.get(), there.data(), part.stride, part.elements());
-  part.to_device(there, part.memory);
-}
-
-/// The elements of a box that belong to rows of the file's tensor from `row` on.
-struct RowsFrom {
-  Shape shape;             // of those, also a box
-  BoxIn in_file, in_part;  // its positions
-
-  RowsFrom(const TensorPart& part, std::size_t row)
-      : shape(part.local), in_file(part.box), in_part{part.local, {}} {
-    const std::size_t axis = part.row_axis();
-    if (axis >= shape.rank() || part.box.begin[axis] >= row) return;
-    const std::size_t others = std::min(row - part.box.begin[axis], shape[axis].extent());
-    shape[axis] = {shape[axis].axis, shape[axis].extent() - others};
-    in_file.begin[axis] += others;
-    in_part.begin[axis] += others;
-  }
-};
-
-/// What a rank adds to the checksum of a tensor that it reads with others: its share, as `reader`,
-/// of the elements of rows from `row` on.
-struct InChecksum {
-  Place reader;
-  std::size_t row;
-  Checksum& checksum;
-};
-
-/// Reads the rank's elements of a box of one tensor of the model. The file's tensor begins at
-/// `begin` in the file.
-inline std::unique_ptr<std::byte[]> read_box(const File& file, std::uint64_t begin,
-                                             const TensorPart& part, const FileDtype& dtype,
-                                             const InChecksum& counted) {
-  const std::size_t size = dtype.bits / 8;
-  auto bytes = std::make_unique_for_overwrite<std::byte[]>(part.elements() * size);
-  const auto read = [&](std::size_t whole, std::size_t local, std::size_t count) {
-    const std::span<std::byte> there(bytes.get() + local * size, count * size);
-    file.read(begin + whole * size, there);
-    return there;
-  };
-  const RowsFrom rows(part, counted.row);
-  if (rows.shape.elements() < part.elements()) for_each_run_of(part, read);
-  const Interval mine = block_of(part.elements(), counted.reader);
-  constexpr std::size_t most = 1 << 15;  // elements that stay in a cache
-  for_each_run(rows.shape, rows.in_file, rows.in_part,
-               [&](std::size_t whole, std::size_t local, std::size_t count) {
-                 for (std::size_t done = 0; done < count; done += most) {
-                   const std::size_t first = local + done, now = std::min(most, count - done);
-                   const auto there = read(whole + done, first, now);
-                   const Interval here = overlap({first, now}, mine);
-                   if (here.size == 0) continue;
-                   const std::size_t skipped = here.offset - first;
-                   counted.checksum.add((whole + done + skipped) * size,
-                                        there.subspan(skipped * size, here.size * size));
-                 }
-               });
-  if (!part.file.transposed) return bytes;
-  auto transposed = std::make_unique_for_overwrite<std::byte[]>(part.elements() * size);
-  transpose(bytes.get(), part.local[part.file.ones].extent(),
-            part.local[part.file.ones + 1].extent(), size, size, transposed.get());
-  return transposed;
-}
-
 /// The tensors that each of the files has, in their order.
 inline std::vector<std::vector<const WholeTensor*>> tensors_by_file(
     const TensorFiles& files, const std::vector<WholeTensor>& tensors) {
@@ -210,31 +132,36 @@ inline std::vector<std::vector<const WholeTensor*>> tensors_by_file(
   return by_file;
 }
 
-/// Reads this rank's elements of all tensors, and adds to the checksum of each tensor so that with
-/// those of the other ranks each element is added once.
+/// Reads this rank's elements of all tensors: those of parts `in_place` to the model, the others to
+/// the result. Adds to the checksum of each tensor so that with those of the other ranks each
+/// element is added once.
 inline std::vector<StagedPart> read_parts(const TensorFiles& files,
                                           const std::vector<WholeTensor>& tensors,
                                           const Writers& readers,
                                           std::vector<Checksum>& checksums) {
   std::vector<StagedPart> staged;
+  PieceMemory memory;
   checksums.resize(tensors.size());
   const auto by_file = tensors_by_file(files, tensors);
   for (std::size_t i = 0; i < by_file.size(); ++i) {
     const File file = files.open(i);
     for (const WholeTensor* tensor : by_file[i]) {
       const TensorFiles::Place& place = files.tensors().at(tensor->name());
-      const FileDtype dtype = place.info.dtype;
+      Checksum& checksum = checksums[std::size_t(tensor - &tensors[0])];
       std::size_t row = 0;  // those before belong to parts before
       for (const TensorPart& part : tensor->parts) {
-        const InChecksum counted{readers.of(part), row,
-                                 checksums[std::size_t(tensor - &tensors[0])]};
+        const FromFile from{file,
+                            files.begin_of(place),
+                            place.info.dtype,
+                            {readers.of(part), row, place.checksum.empty() ? nullptr : &checksum}};
         for_each_box(part, [&](const TensorPart& box) {
-          staged.push_back(
-              {box, dtype, read_box(file, files.begin_of(place), box, dtype, counted)});
+          if (!box.in_place) return staged.push_back(read_staged(from, box));
+          read_in_place(from, box, memory);
         });
         row = std::max(row, part.file.first_row + part.rows());
       }
     }
+    files.require_unchanged(i, file);
   }
   return staged;
 }
@@ -274,30 +201,56 @@ TensorFiles open_checkpoint(const std::filesystem::path& path, R& ranks) {
   return std::move(*files);
 }
 
+namespace detail {
+
+/// The tensors of the files that these parts and `options.own` are of. A collective.
+/// sends    an all-reduce: whether the files have them on all ranks
+/// throws   as load_parts for tensors that are not as requested and for parts that do not fit
+template <AgreeingRanks R>
+std::vector<WholeTensor> requested_tensors(const TensorFiles& files, R& ranks,
+                                           const std::vector<TensorPart>& parts,
+                                           const LoadOptions& options, IsExpected* is_expected) {
+  std::vector<WholeTensor> tensors;
+  on_all_ranks(ranks, [&] {
+    tensors = whole_tensors(joined(parts, options.own));
+    check_tensors(files, tensors, options, is_expected, {ranks.rank(), ranks.size()});
+  });
+  return tensors;
+}
+
+/// Reads them on all ranks. A collective.
+/// sends    two all-reduces: whether all ranks have read their elements, and checksums of these
+/// throws   as load_parts; then parts `in_place` may have some elements of the files
+template <AgreeingRanks R>
+void load_tensors(const TensorFiles& files, R& ranks, const std::vector<WholeTensor>& tensors) {
+  std::vector<StagedPart> staged;
+  std::vector<Checksum> checksums;
+  on_all_ranks(ranks, [&] { staged = read_parts(files, tensors, writers_of(ranks), checksums); });
+  sum_over_ranks(ranks, checksums);
+  require_as_saved(files, tensors, checksums);
+  for (const StagedPart& from : staged) store(from);
+}
+
+}  // namespace detail
+
 /// Fills the memory of all parts, and of `options.own`, from the tensors of their names. Each rank
 /// reads only its own elements. It reads them into separate memory of the same size, and copies
-/// them when all ranks have read theirs: if a rank fails, no rank has changed. A collective.
-/// sends    two all-reduces: whether all ranks have read their elements, and checksums of these
+/// them when all ranks have read theirs: if a rank fails, no rank has changed. Only parts that are
+/// `in_place` need no such memory: they may have changed if ranks fail while they read. A
+/// collective.
+/// sends    three all-reduces: whether the files have the tensors on all ranks, whether all ranks
+///          have read their elements, and checksums of these
 /// throws   data_error for tensors that are missing, unexpected (unless `is_expected(name)`), of
-///          another shape or dtype, all in one message, for files that cannot be read, and for
-///          a tensor that is not what its checksum says (if the file has checksums, and the ranks
-///          together read all of the tensor);
+///          another shape or dtype, all in one message, for files that cannot be read or change
+///          meanwhile, and for a tensor that is not what its checksum says (if the file has
+///          checksums, and the ranks together read all of the tensor);
 ///          argument_error if parts do not fit together as rows of one tensor of the file;
 ///          memory_error
 template <detail::AgreeingRanks R>
 void load_parts(const TensorFiles& files, R& ranks, const std::vector<TensorPart>& parts,
                 const LoadOptions& options, detail::IsExpected* is_expected) {
-  std::vector<detail::WholeTensor> tensors;
-  std::vector<detail::StagedPart> staged;
-  std::vector<detail::Checksum> checksums;
-  detail::on_all_ranks(ranks, [&] {
-    tensors = detail::whole_tensors(detail::joined(parts, options.own));
-    detail::check_tensors(files, tensors, options, is_expected, {ranks.rank(), ranks.size()});
-    staged = detail::read_parts(files, tensors, detail::writers_of(ranks), checksums);
-  });
-  detail::sum_over_ranks(ranks, checksums);
-  detail::require_as_saved(files, tensors, checksums);
-  for (const detail::StagedPart& from : staged) detail::store(from);
+  detail::load_tensors(files, ranks,
+                       detail::requested_tensors(files, ranks, parts, options, is_expected));
 }
 
 }  // namespace shardwise

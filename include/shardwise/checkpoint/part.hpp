@@ -52,6 +52,9 @@ struct TensorPart {
 
   /// If memory has not all elements of the box: which, in the order in which the model has them.
   std::optional<detail::CutPart> cut{};
+  /// Whether a load writes to `memory` while it reads, so that one that fails leaves some elements
+  /// of the file there. If not, it needs as much memory again.
+  bool in_place = false;
 
   ///@{
   /// Copy bytes from and to memory of a device; empty if `memory` is of the host.

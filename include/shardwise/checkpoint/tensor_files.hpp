@@ -95,10 +95,14 @@ class TensorFiles {
   /// throws   data_error if it cannot be opened, or has changed since its header was read
   detail::File open(std::size_t i) const {
     auto file = detail::File::open(files_[i].path, "checkpoint");
-    if (file.identity() != files_[i].identity) {
-      file.fail("was changed while it was read; load it again");
-    }
+    require_unchanged(i, file);
     return file;
+  }
+
+  /// throws   data_error if this open file `i` has changed since its header was read
+  void require_unchanged(std::size_t i, const detail::File& file) const {
+    if (file.identity() == files_[i].identity) return;
+    file.fail("was changed while it was read; load it again");
   }
 
   /// The offset of a tensor in its file.
