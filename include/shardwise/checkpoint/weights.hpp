@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/model/host_ranks.hpp"
+#include "shardwise/model/run.hpp"
 #include "shardwise/model/stages.hpp"
 
 namespace shardwise {
@@ -31,6 +33,25 @@ inline FileTensor in_file(const TensorNames& names, const std::string& name) {
   return found == names.end() ? FileTensor(name) : found->second;
 }
 
+/// While it lives, parameters of the model may be visited, also if it has no numbers, by a load.
+template <class M>
+SetMeanwhile<bool> visit_of(M& model, Passing passing) {
+  bool& is_visited = model.load_state().is_visited_by_load;
+  return SetMeanwhile(is_visited, is_visited || passing == Passing::each);
+}
+
+/// Calls `load`, and tells the models how it has ended.
+template <class M, class Load>
+void told_to(M& models, Load&& load) {
+  try {
+    load();
+  } catch (const std::exception& e) {
+    for_each_model(models, [&](auto& one) { one.load_state().fail(e.what()); });
+    throw;
+  }
+  for_each_model(models, [](auto& one) { one.load_state().end(); });
+}
+
 /// This rank's parts of all parameters and of the buffers of layers. For stages of a pipeline also
 /// parts of those of other stages, without elements. Throws argument_error if `names` has a name
 /// that no stage has.
@@ -40,7 +61,8 @@ std::vector<TensorPart> model_parts(M& models, const TensorNames& names, Passing
   TensorNames unused = names;
   const auto runs = runs_of(models);
   require_all_stages(runs, "a checkpoint");
-  const auto add_model = [&](auto& model) {
+  const auto add_model = [&]<class Model>(Model& model) {
+    const auto visits = visit_of(model, passing);
     const auto& memory = model.run().parameters;
     const auto add = [&](std::vector<TensorPart>& parts, auto& tensor,
                          std::optional<Interval> stored = {}) {
@@ -56,6 +78,8 @@ std::vector<TensorPart> model_parts(M& models, const TensorNames& names, Passing
     model.visit_buffers([&](auto& buffer) { add(of_layers, buffer); });
     reach(model.backend(), of_model);
     reach(model.backend(), of_layers);
+    for (auto* parts : {&of_model, &of_layers})
+      for (TensorPart& part : *parts) part.in_place = !Model::use::trains;
   };
   on_all_stages(runs.first(), [&] { for_each_model(models, add_model); });
   require_used(runs.first(), names, unused);
@@ -89,6 +113,7 @@ template <class M>
 TensorNames names_in_order(M& model, const std::vector<FileTensor>& places) {
   TensorNames names;
   std::size_t count = 0;
+  const auto visits = detail::visit_of(model, detail::Passing::each);
   model.visit_stored([&](auto& parameter) {
     if (count < places.size()) names.emplace(parameter.name, places[count]);
     ++count;
@@ -115,20 +140,33 @@ void save_weights(const std::filesystem::path& path, M& model, const SaveOptions
 
 /// Loads what save_weights writes, from a file or an index of files, written at any number of
 /// ranks, by PyTorch, or by another program. Ignores the state of an optimizer. Each rank reads its
-/// own part. A collective, of all stages of a pipeline; returns the file's metadata.
+/// own part: to separate memory of the same size for a model that trains, and to the parameters
+/// themselves, a few MiB at a time, for one that is ForwardOnly. A collective, of all stages of a
+/// pipeline; returns the file's metadata.
 /// sends    as open_checkpoint and load_parts, and in a pipeline as save_weights
-/// throws   as load_parts; the model is then as before on every rank
+/// throws   as load_parts. The model is then as before on every rank; but a ForwardOnly one whose
+///          files fit and then could not be read has some of their numbers, and until a load ends
+///          each call of it that needs numbers is an argument_error, on every rank
 template <class M>
 std::map<std::string, std::string> load_weights(const std::filesystem::path& path, M& model,
                                                 const LoadOptions& options = {}) {
   const std::vector<TensorPart> parts =
       detail::model_parts(model, options.names, detail::Passing::each);
   HostRanks ranks(detail::runs_of(model).first());
-  const TensorFiles files = open_checkpoint(path, ranks);
-  detail::check_has_parameters(files, parts);
-  load_parts(files, ranks, parts, options, detail::is_of_optimizer);
+  std::map<std::string, std::string> metadata;
+  detail::told_to(model, [&] {
+    const TensorFiles files = open_checkpoint(path, ranks);
+    detail::check_has_parameters(files, parts);
+    const auto tensors =
+        detail::requested_tensors(files, ranks, parts, options, detail::is_of_optimizer);
+    detail::for_each_model(model, []<class One>(One& one) {
+      if (!One::use::trains) one.load_state().begin_overwriting();
+    });
+    detail::load_tensors(files, ranks, tensors);
+    metadata = files.metadata();
+  });
   detail::for_each_model(model, [](auto& one) { one.values_changed(); });
-  return files.metadata();
+  return metadata;
 }
 
 }  // namespace shardwise

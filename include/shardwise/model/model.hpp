@@ -18,6 +18,7 @@
 #include "shardwise/model/call_options.hpp"
 #include "shardwise/model/flight.hpp"
 #include "shardwise/model/key_value_cache.hpp"
+#include "shardwise/model/load_state.hpp"
 #include "shardwise/model/model_base.hpp"
 #include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/model_options.hpp"
@@ -469,7 +470,7 @@ class Model : public ModelBase<Ctx> {
 
   template <class OtherUse>
   Model(Model<Architecture, Ctx, GivenEnds, OtherUse>& of, communicator& ranks,
-        [[maybe_unused]] const detail::OneThread::Call& of_this_thread)
+        [[maybe_unused]] const detail::CallOfLoaded& of_this_thread)
       : Base(ranks, of.run_.seed, {}, Backend(),
              {name_of<Architecture>, detail::IsComposition<Architecture>},
              detail::tensors_of<Gives>),

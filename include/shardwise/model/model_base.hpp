@@ -20,6 +20,7 @@
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/backend_of_model.hpp"
 #include "shardwise/model/flight.hpp"
+#include "shardwise/model/load_state.hpp"
 #include "shardwise/model/mesh_traffic.hpp"
 #include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/model_options.hpp"
@@ -131,11 +132,15 @@ class ModelBase {
 
   /// All parameters that this rank stores, in one piece of the backend's memory: with
   /// Keep::all_over_data its share of them.
-  std::span<parameter_dtype> values() { return run_.parameters.values(); }
+  std::span<parameter_dtype> values() {
+    require_loaded();
+    return run_.parameters.values();
+  }
 
   /// Tells the model that parameters were changed, so that it updates rounded and packed copies.
   /// throws   argument_error for a model that shares its weights with readers
   void values_changed() {
+    require_loaded();
     require_own_weights();
     ++run_.version;
   }
@@ -178,6 +183,7 @@ class ModelBase {
   backend_type& backend() { return run_.backend; }
   observer_type& observer() { return run_.observer; }
   Run<Ctx>& run() { return run_; }
+  detail::LoadState& load_state() { return load_state_; }
   ///@}
 
   ///@{
@@ -220,10 +226,16 @@ class ModelBase {
   detail::Location in_model() const { return detail::Location(name_.text, name_.is_composition); }
 
   /// While the result lives, this thread is in a call of the model.
-  /// throws   argument_error if another one is
-  detail::OneThread::Call in_call() {
+  /// throws   argument_error if another one is, and for a model without numbers that may be used
+  detail::CallOfLoaded in_call() {
     const auto here = in_model();
-    return detail::OneThread::Call(run_.one_thread);
+    return detail::CallOfLoaded(run_.one_thread, load_state_);
+  }
+
+  /// throws   argument_error for a model without numbers that may be used
+  void require_loaded() const {
+    const auto here = in_model();
+    load_state_.require_loaded();
   }
 
   /// throws   argument_error if the model shares its weights
@@ -246,10 +258,13 @@ class ModelBase {
     weights_.read(of.weights_);
   }
 
-  /// Allocates the parameters that layers have reserved, and sets their initial values.
+  /// Allocates the parameters that layers have reserved, and sets their initial values, if any.
   void begin_parameters(bool trains) {
     run_.parameters.allocate(run_.backend, run_.pool, trains);
-    parameters_.begin();
+    if (run_.options.to_be_loaded)
+      load_state_.await();
+    else
+      parameters_.begin();
   }
 
   /// Begins what goes on beside the layers, after begin_parameters.
@@ -450,6 +465,7 @@ class ModelBase {
   detail::Flights flights_{};  // the first parts of each are the model's outputs
   detail::BatchPlace next_{};  // of the batch that begins next
   detail::SharedWeights weights_{};
+  detail::LoadState load_state_{};
   static constexpr bool has_traffic = detail::can_have_traffic<communicator>();
   [[no_unique_address]] std::conditional_t<has_traffic, std::optional<detail::MeshTraffic<Ctx>>,
                                            Nothing>
