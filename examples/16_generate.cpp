@@ -133,7 +133,7 @@ void run(example::Ranks& ranks, const Options& options, const std::vector<Tokens
     const sw::Shape text{{sw::Axis::batch, sw::dynamic}, {sw::Axis::sequence, sw::dynamic}};
     sw::Model<std::remove_const_t<decltype(net)>, sw::Context<T, Backend, Group>,
               sw::Ends<sw::TensorParallel::ids, sw::TensorParallel::logits>, sw::ForwardOnly>
-        model(net, group, sw::Seed{1}, text, backend);
+        model(net, group, sw::Seed{1}, text, backend, {.to_be_loaded = true});
     load_weights(options.model / "model.safetensors", model,
                  {.names = names_in_order(model, tensors),
                   .convert = true,  // files are often in bfloat16
