@@ -21,6 +21,7 @@
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/checkpoint/training.hpp"
 #include "shardwise/comm/single_rank.hpp"
+#include "shardwise/comm/thread_mesh.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/initializer.hpp"
@@ -185,6 +186,23 @@ TEST_CASE("numbers in place are those of separate memory, at any ranks and in an
   }
 }
 
+TEST_CASE("numbers in place are those of separate memory where ranks have shares of parameters") {
+  const TemporaryFolder folder("shardwise_in_place_shares");
+  const auto path = folder.path() / "model.safetensors";
+  const TensorNames names{{"2.weight", {"b", 0, true}}};
+  save(path, names);
+  using Mesh = MeshRanks<ThreadCommunicator>;
+  run_mesh({.data = 3, .tensor = 2}, [&](Mesh& ranks) {
+    const auto loaded = [&]<class Use>(Use) {
+      Model<Mlp, Context<bf16, Reference, Mesh>, Ends<Invariant, Invariant>, Use> model(
+          ranks, Seed{2}, {.keep = Keep::all_over_data, .to_be_loaded = true});
+      load_weights(path, model, {.names = names, .convert = true});
+      return numbers_of(model);
+    };
+    CHECK(loaded(ForwardOnly{}) == loaded(Train{}));
+  });
+}
+
 TEST_CASE("a load in place takes memory for one piece, and no more") {
   const TemporaryFolder folder("shardwise_pieces");
   const auto path = folder.path() / "model.safetensors";
@@ -221,7 +239,10 @@ TEST_CASE("a model to be loaded draws nothing, and says so when it is used befor
         ModelOf<Counted, float, Use> model(net, ranks, Seed{2}, {}, to_be_loaded);
         CHECK(drawn == 4);
         for (const std::string& text : refusals(model, folder.path() / "no.safetensors"))
-          check_mentions(text, {"Counted", "to_be_loaded", "no numbers yet", "call load_weights"});
+          check_mentions(
+              text, {"Counted",
+                     "this model was made to_be_loaded and has no numbers yet: call "
+                     "load_weights or load_checkpoint before, or make it without that option"});
         check_mentions(message_of<data_error>([&] { load_weights(folder.path() / "none", model); }),
                        {"none"});
         for (const std::string& text : refusals(model, folder.path() / "no.safetensors"))
