@@ -38,8 +38,8 @@ ROOT = Path(__file__).resolve().parents[1]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 VALUES = re.compile(r'\bValues\b[^"\n]*"(\w+)/')  # tests/witness/values.hpp
 ADD_TEST = re.compile(r"^add_test\((?:\[=*\[)?([^\]\s]+?)(?:\]=*\])?\s+(.*)\)$", re.MULTILINE)
-STATIC = re.compile(r"tests/CMakeFiles/(?:static_tests\.dir/static|(?:all_headers|headers_alone)\.dir/headers_alone(?=/all_))"
-                    r"/(\w+)\.cpp\.o")
+STATIC = re.compile(r"tests/CMakeFiles/(?:static_tests\.dir/(?:static|together)"
+                    r"|(?:all_headers|headers_alone)\.dir/headers_alone(?=/all_))/(\w+)\.cpp\.o")
 ALSO = {  # kinds of tests that belong to a folder as a whole
     "backend": ("cuda", "cudnn"),
     "comm": ("openmpi", "mpich", "nccl"),

@@ -49,7 +49,7 @@ class Choice(unittest.TestCase):
 
     def test_a_folder(self):
         self.chooses("build tests/unit_comm", "comm")
-        self.chooses("build .*/static/layout_redistributions.cpp.o", "redistribute")
+        self.chooses("build .*/together/static_tests_[0-9]+.cpp.o", "redistribute")
         self.leaves("build tests/unit_core", "redistribute")
 
     def test_a_test(self):
