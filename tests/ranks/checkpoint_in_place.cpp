@@ -171,7 +171,7 @@ TEST_CASE("numbers in place are those of separate memory, at any ranks and in an
         CAPTURE(size);
         run_ranks(size, [&](ThreadCommunicator& ranks) {
           const auto check = [&]<class T>(T) {
-            ModelOf<Wide, T, Train> staged(ranks, Seed{2}, to_be_loaded);
+            ModelOf<Wide, T, Train> staged(ranks, Seed{2});
             ModelOf<Wide, T, ForwardOnly> in_place(ranks, Seed{2}, to_be_loaded);
             load_weights(path, staged, {.names = names, .convert = true});
             load_weights(path, in_place, {.names = names, .convert = true});
@@ -195,7 +195,7 @@ TEST_CASE("numbers in place are those of separate memory where ranks have shares
   run_mesh({.data = 3, .tensor = 2}, [&](Mesh& ranks) {
     const auto loaded = [&]<class Use>(Use) {
       Model<Mlp, Context<bf16, Reference, Mesh>, Ends<Invariant, Invariant>, Use> model(
-          ranks, Seed{2}, {.keep = Keep::all_over_data, .to_be_loaded = true});
+          ranks, Seed{2}, {.keep = Keep::all_over_data, .to_be_loaded = !Use::trains});
       load_weights(path, model, {.names = names, .convert = true});
       return numbers_of(model);
     };
@@ -211,7 +211,7 @@ TEST_CASE("a load in place takes memory for one piece, and no more") {
   save_weights(path, saved);
   const auto bytes_to_load = [&]<class T, class Use>(T, Use) {
     Model<Wide, Context<T, Reference, SingleRank>, Ends<Invariant, Invariant>, Use> model(
-        alone, Seed{2}, to_be_loaded);
+        alone, Seed{2}, {.to_be_loaded = !Use::trains});
     const Allocated allocated;
     load_weights(path, model, {.convert = true});
     return Allocated::bytes();
@@ -230,48 +230,35 @@ TEST_CASE("a model to be loaded draws nothing, and says so when it is used befor
   for (const int size : {1, 2, 3, 5, 8}) {
     CAPTURE(size);
     run_ranks(size, [&](ThreadCommunicator& ranks) {
-      const auto check = [&]<class Use>(Use) {
-        const Counted net(Counted::layer_type<0>{}.initialized_by(counted, counted), {},
-                          Counted::layer_type<2>{}.initialized_by(counted, counted));
-        drawn = 0;
-        const ModelOf<Counted, float, Use> control(net, ranks, Seed{2});
-        CHECK(drawn == 4);
-        ModelOf<Counted, float, Use> model(net, ranks, Seed{2}, {}, to_be_loaded);
-        CHECK(drawn == 4);
-        for (const std::string& text : refusals(model, folder.path() / "no.safetensors"))
-          check_mentions(
-              text, {"Counted",
-                     "this model was made to_be_loaded and has no numbers yet: call "
-                     "load_weights or load_checkpoint before, or make it without that option"});
-        check_mentions(message_of<data_error>([&] { load_weights(folder.path() / "none", model); }),
-                       {"none"});
-        for (const std::string& text : refusals(model, folder.path() / "no.safetensors"))
-          check_mentions(text, {"its load failed (", "none", "load it again"});
-        CHECK(names_in_order(model, {"a", "b", "c", "d"}).size() == 4);
-        load_weights(path, model);
-        ModelOf<Mlp, float, Train> begun(ranks, Seed{1});
-        CHECK(numbers_of(model) == numbers_of(begun));
-      };
-      check(Train{});
-      check(ForwardOnly{});
+      const Counted net(Counted::layer_type<0>{}.initialized_by(counted, counted), {},
+                        Counted::layer_type<2>{}.initialized_by(counted, counted));
+      drawn = 0;
+      const ModelOf<Counted, float, ForwardOnly> control(net, ranks, Seed{2});
+      CHECK(drawn == 4);
+      ModelOf<Counted, float, ForwardOnly> model(net, ranks, Seed{2}, {}, to_be_loaded);
+      CHECK(drawn == 4);
+      for (const std::string& text : refusals(model, folder.path() / "no.safetensors"))
+        check_mentions(text, {"Counted",
+                              "this model was made to_be_loaded and has no numbers yet: call "
+                              "load_weights before, or make it without that option"});
+      check_mentions(message_of<data_error>([&] { load_weights(folder.path() / "none", model); }),
+                     {"none"});
+      for (const std::string& text : refusals(model, folder.path() / "no.safetensors"))
+        check_mentions(text, {"its load failed (", "none", "load it again"});
+      CHECK(names_in_order(model, {"a", "b", "c", "d"}).size() == 4);
+      load_weights(path, model);
+      ModelOf<Mlp, float, Train> begun(ranks, Seed{1});
+      CHECK(numbers_of(model) == numbers_of(begun));
     });
   }
   CHECK(folder.names() == std::vector<std::string>{"model.safetensors"});
 }
 
-TEST_CASE("a run goes on in a model that was made to be loaded") {
-  const TemporaryFolder folder("shardwise_unset_run");
-  const auto path = folder.path() / "run.safetensors";
+TEST_CASE("a model that trains has initial values") {
   run_ranks(3, [&](ThreadCommunicator& ranks) {
-    ModelOf<Mlp, float, Train> model(ranks, Seed{1}), unset(ranks, Seed{2}, to_be_loaded);
-    Optimizer optimizer(model, AdamW{}), of_unset(unset, AdamW{});
-    check_mentions(message_of<argument_error>([&] { save_checkpoint(path, unset, of_unset); }),
-                   {"no numbers yet"});
-    model.set_step(7);
-    save_checkpoint(path, model, optimizer);
-    load_checkpoint(path, unset, of_unset);
-    CHECK(unset.step() == 7);
-    CHECK(numbers_of(unset) == numbers_of(model));
+    check_mentions(message_of<argument_error>(
+                       [&] { ModelOf<Mlp, float, Train>(ranks, Seed{1}, to_be_loaded); }),
+                   {"Mlp: to_be_loaded is for a ForwardOnly model", "leave the option out"});
   });
 }
 
@@ -320,6 +307,10 @@ TEST_CASE("after a load in place that failed a model is used by no rank until an
         check_mentions(load(model), {said});
         for (const std::string& text : refusals(model, folder.path() / "no.safetensors"))
           check_mentions(text, {"Mlp", "only some of the numbers", said, "load it again"});
+        check_mentions(message_of<data_error>([&] { load_weights(folder.path() / "none", model); }),
+                       {"none"});
+        check_mentions(message_of<argument_error>([&] { static_cast<void>(model.values()); }),
+                       {"only some of the numbers", said});
         together([&] { save(path); });
         load_weights(path, model);
         ModelOf<Mlp, float, Train> whole(ranks, Seed{1}), trained(ranks, Seed{3});

@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "shardwise/checkpoint/json.hpp"
@@ -134,15 +133,6 @@ inline RunState read_run_state(const TensorFiles& files) {
   return state;
 }
 
-/// Throws data_error for a run of another optimizer than that of this text.
-inline void require_optimizer(const TensorFiles& files, const RunState& state,
-                              const std::string& here) {
-  if (state.rule == here) return;
-  throw data_error({files.name(), ": was trained by another optimizer (", state.rule,
-                    ") than is here (", here,
-                    "); go on with that one, or begin a new one after load_weights"});
-}
-
 /// The parts of the optimizer's state: "optimizer.0.weight.moment1" has the second number of each
 /// element of "0.weight".
 template <class Context, class O>
@@ -150,7 +140,6 @@ std::vector<TensorPart> moment_parts(Run<Context>& run, O& optimizers, const Ten
                                      Passing passing) {
   PartsOfModels all;
   const auto add = [&](auto& optimizer) {
-    const auto visits = visit_of(optimizer.model(), passing);
     auto& parts = all.emplace_back();
     const std::size_t count = optimizer.rule().moments();
     optimizer.model().visit_stored([&](auto& parameter) {
@@ -222,17 +211,16 @@ requires detail::OptimizerOf<O, M> LoadedCheckpoint load_checkpoint(
   auto& run = detail::runs_of(model).first();
   const auto of_optimizer = detail::moment_parts(run, optimizer, options.names, passing);
   HostRanks ranks(run);
-  detail::RunState state;
-  std::map<std::string, std::string> metadata;
-  detail::told_to(model, [&] {
-    const TensorFiles files = open_checkpoint(path, ranks);
-    detail::check_has_parameters(files, of_model);
-    state = detail::read_run_state(files);
-    detail::require_optimizer(files, state, detail::rule_text(optimizer.rule()));
-    load_parts(files, ranks, detail::joined(of_model, of_optimizer), options,
-               [](const std::string&) { return false; });
-    metadata = files.metadata();
-  });
+  const TensorFiles files = open_checkpoint(path, ranks);
+  detail::check_has_parameters(files, of_model);
+  const detail::RunState state = detail::read_run_state(files);
+  if (state.rule != detail::rule_text(optimizer.rule())) {
+    throw data_error({files.name(), ": was trained by another optimizer (", state.rule,
+                      ") than is here (", detail::rule_text(optimizer.rule()),
+                      "); go on with that one, or begin a new one after load_weights"});
+  }
+  load_parts(files, ranks, detail::joined(of_model, of_optimizer), options,
+             [](const std::string&) { return false; });
   detail::for_each_model(model, [&](auto& one) {
     one.discard_step();
     one.values_changed();
@@ -241,7 +229,7 @@ requires detail::OptimizerOf<O, M> LoadedCheckpoint load_checkpoint(
   });
   optimizer.set_steps(state.optimizer_steps);
   optimizer.set_learning_rate(state.learning_rate);
-  return {state.position, std::move(metadata)};
+  return {state.position, files.metadata()};
 }
 
 }  // namespace shardwise

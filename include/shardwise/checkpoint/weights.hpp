@@ -40,16 +40,22 @@ SetMeanwhile<bool> visit_of(M& model, Passing passing) {
   return SetMeanwhile(is_visited, is_visited || passing == Passing::each);
 }
 
-/// Calls `load`, and tells the models how it has ended.
+/// Calls `load`, and tells the models how it has ended and that values changed. Meanwhile a model
+/// that may be written to in place is in no call of another thread.
 template <class M, class Load>
 void told_to(M& models, Load&& load) {
+  std::optional<OneThread::Call> here;
+  if constexpr (OneModel<M>) here.emplace(models.run().one_thread);
   try {
     load();
   } catch (const std::exception& e) {
     for_each_model(models, [&](auto& one) { one.load_state().fail(e.what()); });
     throw;
   }
-  for_each_model(models, [](auto& one) { one.load_state().end(); });
+  for_each_model(models, [](auto& one) {
+    one.load_state().end();
+    one.values_changed();
+  });
 }
 
 /// This rank's parts of all parameters and of the buffers of layers. For stages of a pipeline also
@@ -141,10 +147,10 @@ void save_weights(const std::filesystem::path& path, M& model, const SaveOptions
 /// Loads what save_weights writes, from a file or an index of files, written at any number of
 /// ranks, by PyTorch, or by another program. Ignores the state of an optimizer. Each rank reads its
 /// own part: to separate memory of the same size for a model that trains, and to the parameters
-/// themselves, a few MiB at a time, for one that is ForwardOnly. A collective, of all stages of a
-/// pipeline; returns the file's metadata.
-/// sends    as open_checkpoint and load_parts, and in a pipeline as save_weights
-/// throws   as load_parts. The model is then as before on every rank; but a ForwardOnly one whose
+/// themselves for one that is ForwardOnly, a few MiB at a time, or on a device a tensor at a time.
+/// A collective, of all stages of a pipeline; returns the file's metadata. sends    as
+/// open_checkpoint and load_parts, and in a pipeline as save_weights throws   as load_parts. The
+/// model is then as before on every rank; but a ForwardOnly one whose
 ///          files fit and then could not be read has some of their numbers, and until a load ends
 ///          each call of it that needs numbers is an argument_error, on every rank
 template <class M>
@@ -155,7 +161,7 @@ std::map<std::string, std::string> load_weights(const std::filesystem::path& pat
   HostRanks ranks(detail::runs_of(model).first());
   std::map<std::string, std::string> metadata;
   detail::told_to(model, [&] {
-    const TensorFiles files = open_checkpoint(path, ranks);
+    TensorFiles files = open_checkpoint(path, ranks);
     detail::check_has_parameters(files, parts);
     const auto tensors =
         detail::requested_tensors(files, ranks, parts, options, detail::is_of_optimizer);
@@ -163,9 +169,8 @@ std::map<std::string, std::string> load_weights(const std::filesystem::path& pat
       if (!One::use::trains) one.load_state().begin_overwriting();
     });
     detail::load_tensors(files, ranks, tensors);
-    metadata = files.metadata();
+    metadata = std::move(files).metadata();
   });
-  detail::for_each_model(model, [](auto& one) { one.values_changed(); });
   return metadata;
 }
 

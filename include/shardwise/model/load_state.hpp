@@ -26,13 +26,14 @@ class LoadState {
     why_.clear();
   }
   ///@{
-  /// A load has ended, or failed for this reason.
+  /// A load has ended, or failed for this reason. Behind one that left only some of the numbers,
+  /// its reason stays.
   void end() {
     lack_ = Lack::nothing;
     why_.clear();
   }
   void fail(std::string_view why) {
-    if (lack_ != Lack::nothing) why_ = why;
+    if (lack_ == Lack::values || (lack_ == Lack::rest_of_load && why_.empty())) why_ = why;
   }
   ///@}
 
@@ -46,6 +47,9 @@ class LoadState {
   Lack lack_ = Lack::nothing;
   std::string why_;  // the last load failed
 };
+
+/// throws   argument_error for a model that trains and is made to_be_loaded
+[[noreturn, gnu::cold]] void refuse_to_be_loaded(std::string (*model)());
 
 /// A call of a model that needs its numbers.
 class [[nodiscard]] CallOfLoaded : public OneThread::Call {
@@ -71,11 +75,18 @@ SHARDWISE_INLINE void LoadState::refuse() const {
                           "): load it again, or make a new one"});
   if (why_.empty())
     throw argument_error(
-        "this model was made to_be_loaded and has no numbers yet: call load_weights or "
-        "load_checkpoint before, or make it without that option");
+        "this model was made to_be_loaded and has no numbers yet: call load_weights before, or "
+        "make it without that option");
   throw argument_error(
       {"this model was made to_be_loaded and has no numbers, for its load failed (", why_,
        "): load it again, or make it without that option"});
+}
+
+SHARDWISE_INLINE void refuse_to_be_loaded(std::string (*model)()) {
+  throw argument_error(
+      {model(),
+       ": to_be_loaded is for a ForwardOnly model. One that trains has its initial values "
+       "until a load has read all of it: leave the option out"});
 }
 
 }  // namespace shardwise::detail

@@ -27,8 +27,8 @@ struct ModelOptions {
   /// With Keep::all_over_data: how many layers with parameters ranks gather ahead of the one that
   /// runs, forward and backward. Bits and calls are the same.
   std::size_t layers_ahead = 0;
-  /// Draws no initial values, which a load would overwrite: the model is used after `load_weights`
-  /// or `load_checkpoint`, and until then each call of it that needs numbers is an argument_error.
+  /// For a ForwardOnly model: draws no initial values, which a load would overwrite. The model is
+  /// used after `load_weights`, and until then its calls are an argument_error.
   bool to_be_loaded = false;
 };
 
