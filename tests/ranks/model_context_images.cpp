@@ -463,7 +463,28 @@ struct ChannelsAsTokens : KeepsOneOf<Invariant, Sharded<Axis::batch>, Sharded<Ax
   }
 };
 
+/// The numbers of the rank's elements in the whole batch are those of what it has, also where no
+/// row moves because blocks of rows are blocks of tokens.
+struct Numbered : PlanesToTokens {
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& x, const Y& y) const {
+    CHECK(frame.held_part(x).local == x.local());
+    CHECK(frame.global_runs(x).size() == x.size());
+    PlanesToTokens::forward(frame, x, y);
+  }
+};
+
 }  // namespace
+
+TEST_CASE("a layer that keeps rows where their blocks fit numbers what it has") {
+  using Cut =
+      Ends<SamplesOverMesh<Invariant, Axis::height>, SamplesOverMesh<Invariant, Axis::sequence>>;
+  for (const int context : {2, 3, 5})
+    on_mesh({.data = 2, .context = context}, [](Ranks& ranks) {
+      Model<Numbered, OnMesh, Cut, ForwardOnly> model({}, ranks, Seed{3}, images);
+      model.evaluate(made<Images>(1, images, ranks.place()).view());
+    });
+}
 
 TEST_CASE("a layer that takes whole images gives each rank its tokens") {
   using Cut =

@@ -492,6 +492,26 @@ TEST_CASE("labels and gradients of another number of samples are refused on ever
   });
 }
 
+TEST_CASE("a gradient is that of the batch in its flight, however many samples others have") {
+  on_mesh({.data = 2}, [](Ranks& ranks) {
+    const MeshPlace& place = ranks.place();
+    Mlp model(ranks, Seed{5});
+    model.reserve_flights(2);
+    const auto x = [&](std::size_t samples) {
+      return made<Whole>(30, {{Axis::batch, samples}, {Axis::feature, 6}}, place);
+    };
+    const auto dy = [&](std::size_t samples) {
+      return made<Mlp::output_layout>(31, {{Axis::batch, samples}, {Axis::feature, 5}}, place);
+    };
+    model.forward(x(6).view(), {.flight = Flight{0}});
+    model.forward(x(4).view(), {.flight = Flight{1}});
+    check_mentions(message_of<shape_error>([&] { model.backward(dy(4).view(), Flight{0}); }),
+                   {"[batch 4", "the output was [batch 6"});
+    model.backward(dy(6).view(), Flight{0});
+    model.backward(dy(4).view(), Flight{1});
+  });
+}
+
 TEST_CASE("ranks along data that make unlike models are told in the first step") {
   const std::string said = message_of<collective_error>([] {
     on_mesh({.data = 2, .tensor = 2}, [](Ranks& ranks) {

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "shardwise/core/independent_loop.hpp"
-#include "shardwise/core/mesh.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/held_part.hpp"
 #include "shardwise/layout/view.hpp"

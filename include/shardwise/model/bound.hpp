@@ -73,8 +73,7 @@ class Bound {
     binder.given = out;
     detail::require_runs_over_context<L, In>(binder.run, in, out);
     detail::require_exchanges_over_slices<L, In>(binder.run, layer, in);
-    if constexpr (MeshCommunicator<typename Ctx::communicator>)
-      parameters_.over_context = detail::taken_over_context<L>(in);
+    parameters_.over_context = detail::taken_over_context<L>(binder.run, in);
     parameters_.rows = detail::rows_begin<L>(binder.run, in, out);
   }
   /// It stays where it is: the run refers to the places of its parameters.

@@ -35,18 +35,16 @@ struct BoundParameters {
   std::array<ParameterSlot, N> slots;  ///< the place of each in memory
   std::array<ParameterSpec, N> specs;  ///< its name and global shape
   TiedUse tied{};                      ///< the number of this use, if several layers share them
-  LayoutValue over_context{};          ///< of what it takes, if that is more than the rank's slice
+  LayoutValue over_context{};          ///< of what it takes, if the layer says it
   RowsBegin rows{};                    ///< of the rank
   std::size_t number = 0;              ///< on a mesh, of the layer in `Run::of_layers`; of a
                                        ///< merge, of what it saves of its first operand
 };
 
-}  // namespace detail
-
-namespace detail {
 template <class Context, class Framed>
 struct LayerCall;
-}
+
+}  // namespace detail
 
 /// A layer's part of the rank's run. `Setting` has what is known at compile time: `context`,
 /// `trains` and `input_gradient`. Layers that differ only in sizes share one type of frame, so the
@@ -191,8 +189,8 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   /// The part that the rank has of a tensor of the whole batch, over all ranks of the model: its
   /// shapes `whole` and `local`, and where it begins, axis by axis. On a mesh the tensor of a view,
   /// which the ranks along `tensor` have, is a part of that one, in the batch and along `context`
-  /// in the sequence or in the height. Over `context` it lies as the layer's input does, or for an
-  /// operand of a merge as OverContext says, see `Merge`.
+  /// in the sequence or in the height. The view has the rows or tokens of the layer's input, or
+  /// lies over `context` as OverContext says, see `Merge`.
   template <class OverContext = void, class V>
   detail::HeldPart held_part(const V& view) const {
     if constexpr (is_on_mesh) {

@@ -167,7 +167,9 @@ Shape over_all_slices(Shape shape, const Shape& axes);
 
 ///@{
 /// The whole tensors of slices, which have these `sliced_axes`, in the layout L of an end of a
-/// model. throws   as View: shape_error if one lacks an axis that is cut
+/// model.
+///
+/// throws   as View: shape_error if one lacks an axis that is cut
 template <EndLayout L, class T, PlainLayout Along>
 View<T, L> whole_of(const View<T, Along>& view, const Shape& axes, const MeshPlace& place) {
   return {view.data(), over_all_slices(view.global(), axes), place};

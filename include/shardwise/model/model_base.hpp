@@ -260,11 +260,13 @@ class ModelBase {
 
   /// Allocates the parameters that layers have reserved, and sets their initial values, if any.
   void begin_parameters(bool trains) {
+    if (run_.options.to_be_loaded && trains) detail::refuse_to_be_loaded(name_.text);
     run_.parameters.allocate(run_.backend, run_.pool, trains);
-    if (run_.options.to_be_loaded)
+    if (run_.options.to_be_loaded) {
       load_state_.await();
-    else
+    } else {
       parameters_.begin();
+    }
   }
 
   /// Begins what goes on beside the layers, after begin_parameters.
@@ -447,7 +449,8 @@ class ModelBase {
     for (std::size_t i = 0; i < given.size(); ++i) {
       Shape expected = batch.parts[i].in;
       if constexpr (is_on_mesh)
-        expected = detail::over_all_slices(run_, expected, rows_.cut_output());
+        expected =
+            detail::over_all_slices(expected, detail::sliced_axes(run_, batch, rows_.cut_output()));
       detail::require_gradient_of_output({name_.text, what, i, given.size()}, given[i], expected);
     }
   }

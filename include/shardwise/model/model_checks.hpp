@@ -234,7 +234,7 @@ SHARDWISE_INLINE void require_all_tokens(const mesh& sizes) {
 
 SHARDWISE_INLINE void require_cut_of_batch(std::string (*model)(), const Shape& input,
                                            const Shape& batch) {
-  const Dim& first = batch.back();
+  const Dim first = batch.rank() == 1 ? Dim{} : batch.back();  // batch 0: of no rows or tokens
   const Axis cut = axis_over_context(input);
   const bool is_cut_alike =
       cut == first.axis && (cut == Axis::batch || extent_of(input, cut) == first.units);

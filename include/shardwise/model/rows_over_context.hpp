@@ -189,12 +189,13 @@ bool if_rows_are_cut([[maybe_unused]] const Run<Context>& run, [[maybe_unused]] 
   }
 }
 
-/// How what L takes lies over `context`, if that is more than the rank's slice; else Invariant.
-template <class L>
-constexpr LayoutValue taken_over_context(const Shape& bound) {
+/// How what L takes lies over `context`, if its rule says it; Invariant for the rank's slice.
+template <class L, class Context>
+LayoutValue taken_over_context(const Run<Context>& run, const Shape& bound) {
   LayoutValue taken;
-  if_takes_rows<L>(axis_over_context(bound),
-                   [&]<class Rule>() { taken = layout_value<typename Rule::taken>; });
+  if_rows_are_cut<L>(run, bound, [&]<class Rule>(const Place& along) {
+    if (!keeps_rows<L>(bound, along.size)) taken = layout_value<typename Rule::taken>;
+  });
   return taken;
 }
 

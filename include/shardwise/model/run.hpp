@@ -183,17 +183,24 @@ struct Run {
 
 namespace detail {
 
-/// The `sliced_axes`, in the batch that runs on a mesh, of tensors of a layer that is bound to
-/// `bound`: they have as many tokens as that only if layers change the number of tokens.
+///@{
+/// The `sliced_axes`, in a batch of a mesh, of tensors of a layer that is bound to `bound`: they
+/// have as many tokens as that only if layers change the number of tokens. The batch is that of
+/// `flight`, or the one that runs.
 template <class Context>
-Shape sliced_axes(const Run<Context>& run, const Shape& bound) {
-  const Shape& axes = run.flight->batch;
+Shape sliced_axes(const Run<Context>& run, const FlightState& flight, const Shape& bound) {
+  const Shape& axes = flight.batch;
   if (axes.rank() == 1 || bound.rank() == 0) return axes;
   const Axis cut = axis_over_context(bound);
   if (cut == Axis::batch) return axes.without_back();
   const bool is_as_bound = cut == Axis::height || run.counts_tokens_as_bound;
   return is_as_bound ? axes.with_back({cut, extent_of(bound, cut)}) : axes;
 }
+template <class Context>
+Shape sliced_axes(const Run<Context>& run, const Shape& bound) {
+  return sliced_axes(run, *run.flight, bound);
+}
+///@}
 
 /// The shape, over all ranks of the model, of a tensor that has this shape over the ranks that
 /// share the layers, where a layer was bound to `bound`.

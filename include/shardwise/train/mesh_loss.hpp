@@ -149,9 +149,10 @@ template <class Context>
 }
 
 /// The sum of the numbers of_slice() of all slices of a prediction, after ranks have compared the
-/// samples of their batches. sends    an all-reduce of four doubles along each axis that cuts
-/// samples throws   argument_error on every rank if of_slice() throws one on some, or if ranks were
-/// given
+/// samples of their batches.
+///
+/// sends    an all-reduce of four doubles along each axis that cuts samples
+/// throws   argument_error on every rank if of_slice() throws one on some, or if ranks were given
 ///          batches of unlike sizes
 template <class Context, class F>
 double sum_of_slices(Run<Context>& run, const Shape& prediction, F&& of_slice) {
