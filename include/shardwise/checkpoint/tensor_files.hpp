@@ -75,9 +75,11 @@ class TensorFiles {
 
   /// All tensors, by name.
   const std::map<std::string, Place>& tensors() const { return tensors_; }
+  ///@{
   /// The metadata of all files together, without checksums.
   const std::map<std::string, std::string>& metadata() const& { return metadata_; }
   std::map<std::string, std::string>&& metadata() && noexcept { return std::move(metadata_); }
+  ///@}
 
   /// Its name in messages.
   std::string name() const { return detail::where(path_); }

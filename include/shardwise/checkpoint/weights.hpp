@@ -18,6 +18,8 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/model/host_ranks.hpp"
+#include "shardwise/model/load_state.hpp"
+#include "shardwise/model/one_thread.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/stages.hpp"
 
@@ -36,7 +38,7 @@ inline FileTensor in_file(const TensorNames& names, const std::string& name) {
 /// While it lives, parameters of the model may be visited, also if it has no numbers, by a load.
 template <class M>
 SetMeanwhile<bool> visit_of(M& model, Passing passing) {
-  bool& is_visited = model.load_state().is_visited_by_load;
+  bool& is_visited = load_state_of(model).is_visited_by_load;
   return SetMeanwhile(is_visited, is_visited || passing == Passing::each);
 }
 
@@ -49,11 +51,11 @@ void told_to(M& models, Load&& load) {
   try {
     load();
   } catch (const std::exception& e) {
-    for_each_model(models, [&](auto& one) { one.load_state().fail(e.what()); });
+    for_each_model(models, [&](auto& one) { load_state_of(one).fail(e.what()); });
     throw;
   }
   for_each_model(models, [](auto& one) {
-    one.load_state().end();
+    load_state_of(one).end();
     one.values_changed();
   });
 }
@@ -166,7 +168,7 @@ std::map<std::string, std::string> load_weights(const std::filesystem::path& pat
     const auto tensors =
         detail::requested_tensors(files, ranks, parts, options, detail::is_of_optimizer);
     detail::for_each_model(model, []<class One>(One& one) {
-      if (!One::use::trains) one.load_state().begin_overwriting();
+      if (!One::use::trains) detail::load_state_of(one).begin_overwriting();
     });
     detail::load_tensors(files, ranks, tensors);
     metadata = std::move(files).metadata();

@@ -8,7 +8,12 @@
 #include "shardwise/core/compiled.hpp"
 #include "shardwise/model/one_thread.hpp"
 
-namespace shardwise::detail {
+namespace shardwise {
+
+template <class Ctx>
+class ModelBase;
+
+namespace detail {
 
 /// What a model that has no initial values waits for, or what a load that failed has left of them.
 class LoadState {
@@ -60,7 +65,13 @@ class [[nodiscard]] CallOfLoaded : public OneThread::Call {
   }
 };
 
-}  // namespace shardwise::detail
+/// For loads of the model.
+template <class Ctx>
+LoadState& load_state_of(ModelBase<Ctx>& model) noexcept;
+
+}  // namespace detail
+
+}  // namespace shardwise
 
 #ifdef SHARDWISE_INLINE
 

@@ -183,7 +183,6 @@ class ModelBase {
   backend_type& backend() { return run_.backend; }
   observer_type& observer() { return run_.observer; }
   Run<Ctx>& run() { return run_; }
-  detail::LoadState& load_state() { return load_state_; }
   ///@}
 
   ///@{
@@ -464,6 +463,8 @@ class ModelBase {
 
  private:
   detail::ModelName name_;
+  friend detail::LoadState& detail::load_state_of<Ctx>(ModelBase&) noexcept;
+
   std::size_t outputs_;
   detail::Flights flights_{};  // the first parts of each are the model's outputs
   detail::BatchPlace next_{};  // of the batch that begins next
@@ -474,5 +475,10 @@ class ModelBase {
                                            Nothing>
       traffic_{};
 };
+
+template <class Ctx>
+detail::LoadState& detail::load_state_of(ModelBase<Ctx>& model) noexcept {
+  return model.load_state_;
+}
 
 }  // namespace shardwise
