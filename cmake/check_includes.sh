@@ -23,7 +23,7 @@ declare -A may=(
   [interop]="core layout interop"
   [run]="core comm backend run"
   [models]="core layout backend layers model models checkpoint"
-  [checkpoint]="core layout comm model/run.hpp model/host_ranks.hpp model/agree.hpp model/stages.hpp train data checkpoint"
+  [checkpoint]="core layout comm model/run.hpp model/host_ranks.hpp model/load_state.hpp model/agree.hpp model/stages.hpp train data checkpoint"
 )
 
 # Foreign headers, and the only headers that may include them.

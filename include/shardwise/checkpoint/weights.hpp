@@ -19,7 +19,6 @@
 #include "shardwise/core/partition.hpp"
 #include "shardwise/model/host_ranks.hpp"
 #include "shardwise/model/load_state.hpp"
-#include "shardwise/model/one_thread.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/stages.hpp"
 

@@ -476,9 +476,13 @@ class ModelBase {
       traffic_{};
 };
 
+namespace detail {
+
 template <class Ctx>
-detail::LoadState& detail::load_state_of(ModelBase<Ctx>& model) noexcept {
+LoadState& load_state_of(ModelBase<Ctx>& model) noexcept {
   return model.load_state_;
 }
+
+}  // namespace detail
 
 }  // namespace shardwise
