@@ -196,12 +196,13 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
     if constexpr (is_on_mesh) {
       const Shape axes = detail::sliced_axes(run_, bound_.in);
       const Shape whole = detail::over_all_slices(view.global(), axes);
-      detail::MeshLayoutValue layout = detail::samples_over_mesh(detail::axis_over_context(axes));
-      if (bound_.over_context.cuts()) layout[MeshAxis::context] = bound_.over_context;
+      detail::MeshLayoutValue over_mesh =
+          detail::samples_over_mesh(detail::axis_over_context(axes));
+      if (bound_.over_context.cuts()) over_mesh[MeshAxis::context] = bound_.over_context;
       if constexpr (!std::is_void_v<OverContext>)
-        layout[MeshAxis::context] = detail::layout_value<OverContext>;
-      layout[MeshAxis::tensor] = detail::layout_value<typename V::layout>;
-      return detail::held_part(detail::on_axes_of(layout, whole), whole, run_.all_ranks.place());
+        over_mesh[MeshAxis::context] = detail::layout_value<OverContext>;
+      over_mesh[MeshAxis::tensor] = detail::layout_value<typename V::layout>;
+      return detail::held_part(detail::on_axes_of(over_mesh, whole), whole, run_.all_ranks.place());
     } else {
       return detail::held_part(view);
     }
