@@ -503,8 +503,9 @@ TEST_CASE("a gradient is that of the batch in its flight, however many samples o
     const auto dy = [&](std::size_t samples) {
       return made<Mlp::output_layout>(31, {{Axis::batch, samples}, {Axis::feature, 5}}, place);
     };
-    model.forward(x(6).view(), {.flight = Flight{0}});
-    model.forward(x(4).view(), {.flight = Flight{1}});
+    const auto six = x(6), four = x(4);
+    model.forward(six.view(), {.flight = Flight{0}});
+    model.forward(four.view(), {.flight = Flight{1}});
     check_mentions(message_of<shape_error>([&] { model.backward(dy(4).view(), Flight{0}); }),
                    {"[batch 4", "the output was [batch 6"});
     model.backward(dy(6).view(), Flight{0});
