@@ -130,7 +130,7 @@ struct PieceMemory {
 };
 
 /// Converts elements of a box, as the file has them, to their places in the model, a piece of at
-/// most `most` at a time. Called as the `place` of read_box; `store` ends the last piece.
+/// most `most` at a time: read_box reads to where `take` says, and `store` ends the last piece.
 class Pieces {
  public:
   static constexpr std::size_t most = 8 * most_read;  ///< at most 2 MiB
@@ -140,7 +140,8 @@ class Pieces {
     memory.read.resize(std::max(memory.read.size(), most * size_));
   }
 
-  std::span<std::byte> operator()(std::size_t local, std::size_t count) {
+  /// Where to read `count` elements from number `local` of the box on.
+  std::span<std::byte> take(std::size_t local, std::size_t count) {
     if (local != first_ + count_ || count_ + count > most) {
       store();
       first_ = local;
@@ -204,7 +205,8 @@ inline void read_in_place(const FromFile& from, const TensorPart& part, PieceMem
     });
   }
   Pieces pieces(from, part, memory);
-  read_box(from, part, pieces);
+  read_box(from, part,
+           [&](std::size_t local, std::size_t count) { return pieces.take(local, count); });
   pieces.store();
 }
 
