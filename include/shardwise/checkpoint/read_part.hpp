@@ -195,7 +195,8 @@ class Pieces {
   std::size_t first_ = 0, count_ = 0;  // of the piece
 };
 
-/// Reads a box to the model. For a device this needs memory of the host of the size of the box.
+/// Reads a box to the model. For a device it goes through memory of the host, as a whole: see
+/// `read_staged` and `store`.
 inline void read_in_place(const FromFile& from, const TensorPart& part, PieceMemory& memory) {
   if (!part.is_on_host()) return store(read_staged(from, part));
   const std::size_t size = from.element_bytes();

@@ -149,9 +149,10 @@ void save_weights(const std::filesystem::path& path, M& model, const SaveOptions
 /// ranks, by PyTorch, or by another program. Ignores the state of an optimizer. Each rank reads its
 /// own part: to separate memory of the same size for a model that trains, and to the parameters
 /// themselves for one that is ForwardOnly, a few MiB at a time, or on a device a tensor at a time.
-/// A collective, of all stages of a pipeline; returns the file's metadata. sends    as
-/// open_checkpoint and load_parts, and in a pipeline as save_weights throws   as load_parts. The
-/// model is then as before on every rank; but a ForwardOnly one whose
+/// A collective, of all stages of a pipeline; returns the file's metadata.
+///
+/// sends    as open_checkpoint and load_parts, and in a pipeline as save_weights
+/// throws   as load_parts. The model is then as before on every rank; but a ForwardOnly one whose
 ///          files fit and then could not be read has some of their numbers, and until a load ends
 ///          each call of it that needs numbers is an argument_error, on every rank
 template <class M>

@@ -462,9 +462,9 @@ class ModelBase {
   detail::RowsOfEnds rows_{};              ///< of its inputs and outputs
 
  private:
-  detail::ModelName name_;
   friend detail::LoadState& detail::load_state_of<Ctx>(ModelBase&) noexcept;
 
+  detail::ModelName name_;
   std::size_t outputs_;
   detail::Flights flights_{};  // the first parts of each are the model's outputs
   detail::BatchPlace next_{};  // of the batch that begins next
