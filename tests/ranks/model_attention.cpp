@@ -441,7 +441,7 @@ TEST_CASE("segments are those of one batch") {
   CHECK(numbers(model.evaluate(x.view())) == whole);
   model.evaluate(x.view(), {.segments = documents});
   const Shape shorter{{Axis::batch, samples}, {Axis::sequence, 2}, {Axis::feature, heads, size}};
-  CHECK_THROWS_AS(model.run().flight->sequences.of(shorter), shape_error);
+  CHECK_THROWS_AS(model.run().pass.flight->sequences.of(shorter), shape_error);
 }
 
 TEST_CASE("segments that are refused leave no forward to go back from") {

@@ -407,7 +407,7 @@ struct Weighted : KeepsStream {
   static void each(Frame& frame, const V& view, const F& f) {
     CHECK(frame.rows_begin().in == frame.held_part(view).begin[2]);
     const auto draws = frame.random();
-    detail::for_each_piece(frame.backend(), frame.global_runs(view),
+    detail::for_each_piece(frame.backend(), global_runs(frame.held_part(view)),
                            [&](std::uint64_t from, std::uint64_t to, std::size_t local) {
                              for (; from < to; ++from) f(local++, draws.uniform(from));
                            });
@@ -469,7 +469,7 @@ struct Numbered : PlanesToTokens {
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     CHECK(frame.held_part(x).local == x.local());
-    CHECK(frame.global_runs(x).size() == x.size());
+    CHECK(global_runs(frame.held_part(x)).size() == x.size());
     PlanesToTokens::forward(frame, x, y);
   }
 };

@@ -112,7 +112,7 @@ struct WatchedTraffic final : detail::Traffic {
   void end_last_batch() override {
     ++seen.ended;
     traffic.end_last_batch();
-    seen.are_summed = seen.are_summed && model.run().gradients != GradientState::summands;
+    seen.are_summed = seen.are_summed && model.run().step.gradients != GradientState::summands;
   }
   void discard_step() noexcept override { traffic.discard_step(); }
 
@@ -1128,7 +1128,7 @@ TEST_CASE("stages sum by themselves and together what their plans say") {
         CHECK(difference(of_all, sizes, all, rank.line().log(), Operation::all_reduce) == "");
         CHECK(sums.tied_stages == 2);
         CHECK(!sums.tied.empty());
-        if (model.run().tied_stages == nullptr) return;
+        if (model.run().stage.tied_ranks == nullptr) return;
         mesh of_stage = sizes;
         of_stage.pipeline = 1;
         auto& here = static_cast<Counting&>(rank.ranks());

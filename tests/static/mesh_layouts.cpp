@@ -171,14 +171,16 @@ constexpr HeldPart part(Interval channels, Interval rows, Interval columns) {
            {Axis::channel, channels.size},
            {Axis::height, rows.size},
            {Axis::width, columns.size}},
-          {1, channels.offset, rows.offset, columns.offset}};
+          {1, channels.offset, rows.offset, columns.offset},
+          2};
 }
 /// Whether each element of a part has in its runs the number that it has in the whole tensor.
 constexpr bool numbers_elements(const HeldPart& part) {
-  const GlobalRuns runs = global_runs(part, 7);
+  const GlobalRuns runs = global_runs(part);
   bool good = runs.size() == part.local.elements();
   for (std::size_t i = 0; good && i < runs.size(); ++i)
-    good = runs.global(i) == 7 + detail::number_in_whole(part.whole, part.local, part.begin, i);
+    good = runs.global(i) == 2 * part.whole.elements(1, 4) +
+                                 detail::number_in_whole(part.whole, part.local, part.begin, i);
   return good;
 }
 

@@ -78,7 +78,7 @@ class CheckpointFolder {
     detail::on_all_ranks(ranks, [&] {
       if (ranks.rank() == 0) make_folder(folder_);
     });
-    const std::uint64_t steps = run.step - 1;
+    const std::uint64_t steps = run.step.number - 1;
     save_checkpoint(path_after(steps), model, optimizer, position, options);
     detail::on_all_ranks(ranks, [&] {
       if (ranks.rank() == 0) remove_older_than(steps);

@@ -79,19 +79,19 @@ std::vector<TensorPart> parts_of_all_stages([[maybe_unused]] Run<Context>& run,
                                             const PartsOfModels& mine,
                                             [[maybe_unused]] Passing passing) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    if (run.all_stages == nullptr) return mine[0];
+    if (run.stage.all_ranks == nullptr) return mine[0];
     HostRanks ranks(run);
-    const Place here = run.all_stages->place()[MeshAxis::pipeline];
+    const Place here = run.stage.all_ranks->place()[MeshAxis::pipeline];
     std::vector<TensorPart> all;
     std::map<std::pair<std::string, std::size_t>, int> first_stages;  // by name and row
     for (int stage = 0; stage < static_cast<int>(run.stage.count); ++stage) {
       MeshPlace first;  // of the ranks of the stage
-      for (const MeshAxis axis : mesh_axes) first[axis].size = run.all_stages->sizes()[axis];
+      for (const MeshAxis axis : mesh_axes) first[axis].size = run.stage.all_ranks->sizes()[axis];
       first[MeshAxis::pipeline].rank = stage % here.size;
       const bool is_here = stage % here.size == here.rank;
       const auto& parts = mine[static_cast<std::size_t>(stage / here.size)];
       const std::string text =
-          broadcast_text(ranks, text_of(parts), rank_at(first, run.all_stages->order()));
+          broadcast_text(ranks, text_of(parts), rank_at(first, run.stage.all_ranks->order()));
       for (const TensorPart& part : is_here ? parts : parts_elsewhere(text)) {
         const std::pair key{part.file.name, part.file.first_row};
         const bool is_first = first_stages.emplace(key, stage).first->second == stage;
@@ -109,7 +109,7 @@ std::vector<TensorPart> parts_of_all_stages([[maybe_unused]] Run<Context>& run,
 template <class Context, class Call>
 void on_all_stages([[maybe_unused]] Run<Context>& run, Call&& call) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    if (run.all_stages != nullptr) {
+    if (run.stage.all_ranks != nullptr) {
       HostRanks ranks(run);
       return on_all_ranks<argument_error>(ranks, call);
     }
@@ -125,7 +125,7 @@ void require_used([[maybe_unused]] Run<Context>& run, const TensorNames& names,
   std::vector<std::int32_t> is_used;
   for (const auto& entry : names) is_used.push_back(unused.contains(entry.first) ? 0 : 1);
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    if (run.all_stages != nullptr && !names.empty()) {
+    if (run.stage.all_ranks != nullptr && !names.empty()) {
       HostRanks ranks(run);
       ranks.all_reduce(std::span<const std::int32_t>(is_used), std::span(is_used), Reduction::max);
     }

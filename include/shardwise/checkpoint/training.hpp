@@ -178,7 +178,7 @@ void save_checkpoint(const std::filesystem::path& path, M& model, O& optimizer,
                      const RunPosition& position = {}, const SaveOptions& options = {}) {
   detail::require_own(model, optimizer, "save_checkpoint");
   auto& run = detail::runs_of(model).first();
-  const detail::RunState state{run.step,
+  const detail::RunState state{run.step.number,
                                run.seed.value,
                                detail::rule_text(optimizer.rule()),
                                optimizer.steps(),

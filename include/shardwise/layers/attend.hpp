@@ -25,6 +25,7 @@
 #include "shardwise/layers/merge.hpp"
 #include "shardwise/layers/sized.hpp"
 #include "shardwise/layout/layout.hpp"
+#include "shardwise/layout/token_rows.hpp"
 
 namespace shardwise {
 
@@ -262,18 +263,19 @@ class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis
   auto operands(Frame& frame, const X& x) const {
     using A = accumulate_t<T>;
     const auto& [q, k, v] = x;
-    const TokenRows queries = frame.token_rows(q);
+    const detail::HeldPart held = frame.held_part(q);
+    const TokenRows queries = token_rows(held);
     const AttentionHeads heads = heads_of(q, k);
     const double scale =
         scores_.scale != 0 ? scores_.scale : 1 / std::sqrt(static_cast<double>(heads.size));
     const double dropped = frame.training() ? static_cast<double>(Form.dropped) / Form.of : 0.0;
     return detail::AttentionOperands<T, decltype(frame.random())>{
-        {queries, frame.template token_rows<KeysOverContext>(k), frame.sequences(q.global()),
-         Form.causal, window_},
+        {queries, token_rows(frame.template held_part<KeysOverContext>(k)),
+         frame.sequences(q.global()), Form.causal, window_},
         heads,
         static_cast<A>(scale),
         static_cast<A>(scores_.soft_cap),
-        {frame.random(), dropped, frame.first_of_batch() * queries.length},
+        {frame.random(), dropped, held.samples_before * queries.length},
         q.data(),
         k.data(),
         v.data()};

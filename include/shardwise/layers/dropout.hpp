@@ -72,7 +72,7 @@ struct MaskOfElements {
   template <class Frame, class T, class In, class Out>
   static void apply(Frame& frame, const Drop<T>& drop, const In& in, const Out& out) {
     detail::for_each_piece(
-        frame.backend(), frame.global_runs(in),
+        frame.backend(), global_runs(frame.held_part(in)),
         DropElements<T, decltype(frame.random())>{frame.random(), drop, in.data(), out.data()});
   }
 };
@@ -81,12 +81,12 @@ struct MaskOfElements {
 struct MaskOfPlanes {
   template <class Frame, class T, class In, class Out>
   static void apply(Frame& frame, const Drop<T>& drop, const In& in, const Out& out) {
-    const Shape whole = frame.held_part(in).whole;
-    const std::size_t plane = whole.elements(2, whole.rank());
+    const HeldPart held = frame.held_part(in);
+    const std::size_t plane = held.whole.elements(2, held.whole.rank());
     const std::size_t here = in.local().elements(2, in.local().rank());
     frame.backend().for_each(
         here == 0 ? 0 : in.size() / here,
-        DropPlanes<T, decltype(frame.random())>{frame.random(), drop, frame.global_runs(in), plane,
+        DropPlanes<T, decltype(frame.random())>{frame.random(), drop, global_runs(held), plane,
                                                 here, in.data(), out.data()});
   }
 };

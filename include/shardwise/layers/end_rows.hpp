@@ -13,6 +13,7 @@
 #include "shardwise/layers/detail/table_loops.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/layout.hpp"
+#include "shardwise/layout/token_rows.hpp"
 
 namespace shardwise {
 
@@ -123,7 +124,7 @@ struct EndRows {
   /// The rank's row of each of its samples.
   template <class Frame, class X>
   static Buffer rows_of(Frame& frame, const X& x) {
-    const TokenRows rows = frame.token_rows(x);
+    const TokenRows rows = token_rows(frame.held_part(x));
     Buffer memory = frame.take(rows.samples * sizeof(std::size_t));
     frame.backend().for_each(rows.samples, EndRowOf{End, rows, frame.sequences(x.global()),
                                                     static_cast<std::size_t*>(memory.data())});

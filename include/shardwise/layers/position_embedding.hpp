@@ -20,6 +20,7 @@
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/sized.hpp"
 #include "shardwise/layout/layout.hpp"
+#include "shardwise/layout/token_rows.hpp"
 
 namespace shardwise {
 
@@ -185,9 +186,9 @@ class PositionEmbedding : public Sized<Positions, N> {
   template <class Frame, class X>
   static Buffer positions(Frame& frame, const X& x) {
     Buffer memory = frame.take(x.rows() * sizeof(std::int32_t));
-    frame.backend().for_each(x.rows(),
-                             detail::PositionOfRow{frame.token_rows(x), frame.sequences(x.global()),
-                                                   static_cast<std::int32_t*>(memory.data())});
+    frame.backend().for_each(
+        x.rows(), detail::PositionOfRow{token_rows(frame.held_part(x)), frame.sequences(x.global()),
+                                        static_cast<std::int32_t*>(memory.data())});
     return memory;
   }
 
@@ -195,8 +196,9 @@ class PositionEmbedding : public Sized<Positions, N> {
   void require_rows(const Frame& frame, const X& x, const std::int32_t* positions) const {
     for (std::size_t r = 0; r < x.rows(); ++r) {
       if (positions[r] < 0 || static_cast<std::size_t>(positions[r]) < in()) continue;
-      throw argument_error({"row ", frame.token_rows(x).global(r), " of the input is at position ",
-                            positions[r], ", but the table has ", in(),
+      throw argument_error({"row ", token_rows(frame.held_part(x)).global(r),
+                            " of the input is at position ", positions[r], ", but the table has ",
+                            in(),
                             " positions, numbered from 0. Give shorter sequences, or a larger "
                             "table"});
     }

@@ -13,6 +13,7 @@
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/rope_frequencies.hpp"
+#include "shardwise/layout/token_rows.hpp"
 
 namespace shardwise {
 
@@ -167,7 +168,7 @@ class Rope : public KeepsLayout {
     using A = accumulate_t<T>;
     const Dim& heads = x.global().back();
     const std::size_t features = turning(heads), pairs = features / 2;
-    const TokenRows rows = frame.token_rows(x);
+    const TokenRows rows = token_rows(frame.held_part(x));
     const detail::RopeFrequencies<> frequencies{options_.theta, static_cast<double>(features),
                                                 options_.scaling};
     const Buffer of_pairs = frame.take(pairs * sizeof(double));

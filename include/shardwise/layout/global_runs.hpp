@@ -39,14 +39,15 @@ constexpr std::size_t cut_before(const HeldPart& part, std::size_t end) {
   return end;
 }
 
-/// The runs of a part that is the whole along all axes but the outermost one and two others; global
-/// elements count from `first` on.
-constexpr GlobalRuns global_runs(const HeldPart& part, std::uint64_t first = 0) {
+/// The runs of a part that is the whole along all axes but the outermost one and two others. Those
+/// of a batch count the elements of the samples before it, too.
+constexpr GlobalRuns global_runs(const HeldPart& part) {
   const std::size_t rank = part.whole.rank(), inner = cut_before(part, rank);
   if (part.local.elements() == 0) return {};
-  std::uint64_t stride = 1;
+  std::uint64_t first = 0, stride = 1;
   for (std::size_t axis = rank; axis-- > 0;) {
     first += part.begin[axis] * stride;
+    if (part.whole[axis].axis == Axis::batch) first += part.samples_before * stride;
     stride *= part.whole[axis].extent();
   }
   if (inner == rank) return {1, part.local.elements(), first, 0};
@@ -60,16 +61,14 @@ constexpr GlobalRuns global_runs(const HeldPart& part, std::uint64_t first = 0) 
 }
 
 /// Those of the part that the rank at `place` holds of a tensor of this shape in this layout.
-constexpr GlobalRuns global_runs(const LayoutValue& layout, const Shape& whole, Place place,
-                                 std::uint64_t first = 0) {
-  return global_runs({whole, local_shape(layout, whole, place), local_begin(layout, whole, place)},
-                     first);
+constexpr GlobalRuns global_runs(const LayoutValue& layout, const Shape& whole, Place place) {
+  return global_runs({whole, local_shape(layout, whole, place), local_begin(layout, whole, place)});
 }
 
 /// Those of a view.
 template <class T, Layout L, class E>
-constexpr GlobalRuns global_runs(const View<T, L, E>& view, std::uint64_t first = 0) {
-  return global_runs(held_part(view), first);
+constexpr GlobalRuns global_runs(const View<T, L, E>& view) {
+  return global_runs(held_part(view));
 }
 
 /// f for one piece of a run.

@@ -1,6 +1,9 @@
 #pragma once
 // The part that a rank holds of a tensor: a block of each of its axes.
 
+#include <cstddef>
+#include <cstdint>
+
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layout/layout_value.hpp"
@@ -11,9 +14,10 @@ namespace shardwise::detail {
 
 /// The part that a rank holds of a tensor.
 struct HeldPart {
-  Shape whole;        ///< of the tensor
-  Shape local;        ///< of the part
-  PartBegin begin{};  ///< the first element of the part in the tensor, axis by axis
+  Shape whole;                       ///< of the tensor
+  Shape local;                       ///< of the part
+  PartBegin begin{};                 ///< the first element of the part in the tensor, axis by axis
+  std::uint64_t samples_before = 0;  ///< of its step, where the tensor is of one of several batches
 
   /// The share of the part in the elements of the tensor; 0 if that has none.
   constexpr double share() const {

@@ -22,11 +22,11 @@
 #include "shardwise/model/goes_backward.hpp"
 #include "shardwise/model/input_element.hpp"
 #include "shardwise/model/layer_checks.hpp"
+#include "shardwise/model/numbered_samples.hpp"
 #include "shardwise/model/observer.hpp"
 #include "shardwise/model/parameter.hpp"
 #include "shardwise/model/rows_over_context.hpp"
 #include "shardwise/model/run.hpp"
-#include "shardwise/model/sample_elements.hpp"
 #include "shardwise/model/setting.hpp"
 #include "shardwise/model/tied.hpp"
 
@@ -90,22 +90,22 @@ class Bound {
     if constexpr (detail::passes_forward<L>) {
       const Shape in = x.global();
       Value<T, Out> y(std::move(x), out_shape);
-      if (run.saves()) save_output(run, in, y);
+      if (run.pass.saves()) save_output(run, in, y);
       if constexpr (gives_rows)
         y = detail::with_rows_given<L, false>(run, std::move(y), layer_, parameters_.in);
       return y;
     } else {
       const View<const X, In> in = x.view();
       if constexpr (goes_backward<L, S, E> && L::saves == Saves::input) {
-        if (run.saves()) saved_of(run).saved.save(x);
+        if (run.pass.saves()) saved_of(run).saved.save(x);
       }
       Value<T, Out> y = output_for(run, x, out_shape);
       {
         Call at = call(run, in.global());
         layer_.forward(at.frame, in, y.writable());
       }
-      if (run.saves()) save_output(run, in.global(), y);
-      if (run.finds_non_finite())
+      if (run.pass.saves()) save_output(run, in.global(), y);
+      if (run.pass.finds_non_finite())
         detail::require_finite(run.backend, run.pool, run.all_ranks, y.view().span(), "the output");
       if constexpr (gives_rows)
         y = detail::with_rows_given<L, false>(run, std::move(y), layer_, parameters_.in);
@@ -123,7 +123,7 @@ class Bound {
       return sent_back(run, Value<T, dual_t<In>>(std::move(dy), mine.in));
     } else {
       if constexpr (can_leave_parameters) {
-        if ((run.leaves_parameters || leaves_until_sum) &&
+        if ((run.pass.leaves_parameters || leaves_until_sum) &&
             !run.parameters.stores_share_of_gradients())
           return backward_input(run, mine, std::move(dy));
       }
@@ -245,10 +245,10 @@ class Bound {
     }
   }
 
-  SavedByPart& saved_of(Run<Ctx>& run) const noexcept { return run.flight->parts[saved_]; }
+  SavedByPart& saved_of(Run<Ctx>& run) const noexcept { return run.pass.flight->parts[saved_]; }
   /// The gradient of the output while the gradients of parameters are left for later.
   SavedByPart& left(Run<Ctx>& run) const requires(can_leave_parameters) {
-    return run.flight->parts[saved_ + 1];
+    return run.pass.flight->parts[saved_ + 1];
   }
 
   static Saved taken([[maybe_unused]] SavedByPart& mine) {
@@ -277,7 +277,7 @@ class Bound {
     auto write = [&] { layer_.backward_parameters(at.frame, x.view(), dy); };
     detail::LeftGradients::One here{
         &write, [](void* it, void*) { (*static_cast<decltype(write)*>(it))(); }, name_};
-    run.left_until_sum.add(here);
+    run.pass.left_until_sum.add(here);
     auto sum = sent_back(run, std::move(dx));
     at.end_gradients();
     return sum;
@@ -293,7 +293,7 @@ class Bound {
                     static_cast<Bound*>(here)->write_left(*static_cast<Run<Ctx>*>(of));
                   },
                   name_};
-    (run.leaves_parameters ? run.flight->left : run.left_until_sum).add(of_dy.left);
+    (run.pass.leaves_parameters ? run.pass.flight->left : run.pass.left_until_sum).add(of_dy.left);
     if constexpr (S::input_gradient) {
       Value<T, dual_t<In>> dx(run.pool, mine.in, run.place());
       {
@@ -346,7 +346,7 @@ class Bound {
   /// Constructed in place, since it need not be movable.
   State make_state([[maybe_unused]] Binder<Ctx>& binder) {
     if constexpr (has_state) {
-      F frame(binder.run, parameters_, ordinal_, {}, 0);
+      auto frame = frame_of<F>(binder.run, parameters_, ordinal_);
       return layer_.make_state(frame);
     } else {
       return {};
@@ -357,8 +357,8 @@ class Bound {
   Call call(Run<Ctx>& run, const Shape& in) {
     typename F::Shapes exchange_shapes{};
     if constexpr (F::count > 0) exchange_shapes = layer_.exchange_shapes(in);
-    const F frame(run, parameters_, ordinal_, exchange_shapes,
-                  detail::sample_elements<L>(run, in, parameters_.in));
+    require_numbered_samples<L>(run, in, parameters_.in);
+    const auto frame = frame_of<F>(run, parameters_, ordinal_, exchange_shapes);
     if constexpr (has_state || has_saved) {
       return {run, name_, frame, state_, own(saved_of(run))};
     } else {

@@ -33,7 +33,7 @@ Value<T, L> added(Run<Context>& run, Value<T, L>&& a, Value<T, L>&& b) {
                                     : Value<T, L>(run.pool, first.global(), run.place());
   run.backend.for_each(first.size(),
                        Summed<T, 2>{{first.data(), second.data()}, sum.writable().data()});
-  if (run.finds_non_finite())
+  if (run.pass.finds_non_finite())
     require_finite(run.backend, run.pool, run.all_ranks, sum.view().span(), "the sum of gradients");
   return sum;
 }

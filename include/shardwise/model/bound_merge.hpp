@@ -82,14 +82,14 @@ class BoundMerge {
     const Shape out = op_.output_shape(takes_rows ? shapes_of(x) : slices);
     const auto views = views_of(x);
     if constexpr (S::input_gradient && !passes_gradient<Op>) {
-      if (run.saves()) save(run, x, Numbers{});
+      if (run.pass.saves()) save(run, x, Numbers{});
     }
     Value<T, Out> y = output(run, x, out);
     {
       Call at = call(run, std::get<0>(x).global());
       op_.forward(at.frame, views, y.writable());
     }
-    if (run.finds_non_finite())
+    if (run.pass.finds_non_finite())
       require_finite(run.backend, run.pool, run.all_ranks, y.view().span(), "the output");
     return y;
   }
@@ -120,7 +120,7 @@ class BoundMerge {
 
  private:
   SavedByPart& saved_of(Run<Ctx>& run, std::size_t operand) const noexcept {
-    return run.flight->parts[saved_ + operand];
+    return run.pass.flight->parts[saved_ + operand];
   }
   /// The operands as Op takes them.
   template <std::size_t... Js>
@@ -178,8 +178,8 @@ class BoundMerge {
 
   using Call = LayerCall<Ctx, F>;
   Call call(Run<Ctx>& run, const Shape& first) const {
-    const F frame(run, bound_, ordinal_, {}, sample_elements<Op>(run, first, bound_.in));
-    return {run, name_of<Op>, frame};
+    require_numbered_samples<Op>(run, first, bound_.in);
+    return {run, name_of<Op>, frame_of<F>(run, bound_, ordinal_)};
   }
 
   static std::array<Shape, arity> shapes_of(const Values& values) {

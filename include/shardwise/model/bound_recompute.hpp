@@ -34,19 +34,19 @@ class Bound<L, S, E> {
 
   Output forward(Run<Ctx>& run, input_values_t<L, T, typename E::offered>&& offered) {
     Input x = converted<In>(run, std::move(offered));
-    if (!goes_backward<L, S, E> || !run.saves()) return block_.forward(run, std::move(x));
+    if (!goes_backward<L, S, E> || !run.pass.saves()) return block_.forward(run, std::move(x));
     saved(run).save(x);
-    const detail::SetMeanwhile later(run.goes_forward_again, true);
+    const detail::SetMeanwhile later(run.pass.goes_forward_again, true);
     Output y = block_.forward(run, std::move(x));
-    run.flight->parts.forget(saved_ + 1, saved_end_);
+    run.pass.flight->parts.forget(saved_ + 1, saved_end_);
     return y;
   }
 
   input_gradients_t<T, E, S> backward(Run<Ctx>& run,
                                       Value<T, dual_t<output_layout_at_t<L, E>>>&& dy) {
-    const detail::SetMeanwhile nothing_left(run.leaves_parameters, false);
+    const detail::SetMeanwhile nothing_left(run.pass.leaves_parameters, false);
     {
-      const detail::SetMeanwhile again(run.is_again, true);
+      const detail::SetMeanwhile again(run.pass.is_again, true);
       block_.forward(run, saved(run).template take<Input>());
     }
     auto dx = block_.backward(run, std::move(dy));
@@ -67,7 +67,7 @@ class Bound<L, S, E> {
     const detail::SetMeanwhile inside(binder.recomputed, saved_);
     return Block(layer, in, binder);
   }
-  detail::SavedValue& saved(Run<Ctx>& run) const { return run.flight->parts[saved_].saved; }
+  detail::SavedValue& saved(Run<Ctx>& run) const { return run.pass.flight->parts[saved_].saved; }
 
   std::size_t saved_;  // the number of what it saves, in each flight; behind it is the block's
   Block block_;

@@ -43,7 +43,7 @@ class Bound<L, S, E> {
 
   Value<T, Stream> forward(Run<Ctx>& run, Value<T, typename E::offered>&& offered) {
     Value<T, Stream> x = converted<Stream>(run, std::move(offered));
-    if (!run.flight->batch.has(Axis::height)) repeat_.output_shape(x.global());
+    if (!run.pass.flight->batch.has(Axis::height)) repeat_.output_shape(x.global());
     x = at_block(run, 0, [&] { return converted<Stream>(run, first_.forward(run, std::move(x))); });
     for (std::size_t i = 1; i < repeat_.times(); ++i) {
       x = at_block(

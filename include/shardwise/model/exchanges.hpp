@@ -81,7 +81,7 @@ class Exchanger {
   V over_slices(V values) {
     constexpr CombinedOver combined = combined_over<Exchanges, Index, Back>;
     if constexpr (combined.any()) {
-      const MarkedGiven without_slice(run_.given_to_all);
+      const MarkedGiven without_slice(run_.step.given_to_all);
       const Axis cut = axis_over_context(sliced_axes(run_, *input_));
       for (const MeshAxis axis : sample_axes)
         if (combined.has(axis_cut_along(axis, cut)))

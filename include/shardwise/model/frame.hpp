@@ -44,6 +44,13 @@ struct BoundParameters {
 template <class Context, class Framed>
 struct LayerCall;
 
+/// The frame of one call of a layer; `ordinal` selects its random numbers.
+template <class F, class Context>
+F frame_of(Run<Context>& run, const typename F::Bound& bound, std::uint64_t ordinal,
+           const typename F::Shapes& exchange_shapes = {}) {
+  return F(run, bound, ordinal, exchange_shapes);
+}
+
 }  // namespace detail
 
 /// A layer's part of the rank's run. `Setting` has what is known at compile time: `context`,
@@ -55,6 +62,8 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   using Base = detail::Exchanger<Ctx, Exchanges>;
   template <std::size_t Index>
   using Use = std::tuple_element_t<Index, Parameters>;
+  static constexpr bool is_on_mesh = MeshCommunicator<typename Ctx::communicator>;
+  static constexpr bool may_gather = is_on_mesh && std::tuple_size_v<Parameters> > 0;
 
  public:
   using layout = In;                                               ///< of the input
@@ -65,18 +74,7 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   /// The views of its parameters.
   using Bound = detail::BoundParameters<parameter_count>;
   /// Whole parameters and gradients, if ranks store shares of them.
-  using Whole = detail::WholeParameters<Ctx, MeshCommunicator<typename Ctx::communicator> &&
-                                                 (parameter_count > 0)>;
-
-  /// Made for one call: `ordinal` selects the layer's random numbers; one sample uses
-  /// `sample_elements` of them.
-  Frame(Run<Ctx>& run, const Bound& bound, std::uint64_t ordinal,
-        const typename Base::Shapes& exchange_shapes, std::uint64_t sample_elements)
-      : Base(run, exchange_shapes, &bound.in),
-        run_(run),
-        bound_(bound),
-        ordinal_(ordinal),
-        sample_elements_(sample_elements) {}
+  using Whole = detail::WholeParameters<Ctx, may_gather>;
 
   /// The backend that computes.
   backend_type& backend() { return run_.backend; }
@@ -141,7 +139,8 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
     if constexpr (may_gather) {
       if (run_.parameters.stores_share_of_gradients()) return Write::replace;
     }
-    return run_.tied.adds(bound_.tied) ? Write::add : run_.parameters.written_how(run_.write());
+    return run_.tied.adds(bound_.tied) ? Write::add
+                                       : run_.parameters.written_how(run_.step.write());
   }
 
   /// The weight that begins at `data`, as kernels take it: its version changes whenever parameters
@@ -151,19 +150,17 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   }
 
   /// Whether a backward may follow; layers that draw masks or compute statistics need this.
-  bool training() const { return run_.trains(); }
+  bool training() const { return run_.pass.trains(); }
 
   /// Whether this forward is the first one of its batch in training.
-  bool sees_new_batch() const {
-    return run_.trains() && !run_.finds_non_finite() && !run_.is_again;
-  }
+  bool sees_new_batch() const { return run_.pass.sees_new_batch(); }
 
-  /// The layer's random numbers of this step, indexed by the global elements of
-  /// `global_runs(view)`. A DeviceRandomStream on a device, for loops; else a RandomStream.
+  /// The layer's random numbers of this step, indexed by the elements that `global_runs` of a held
+  /// part numbers. A DeviceRandomStream on a device, for loops; else a RandomStream.
   auto random() const {
-    const RandomStream stream(run_.seed, ordinal_, run_.step);
+    const RandomStream stream(run_.seed, ordinal_, run_.step.number);
     if constexpr (DeviceBackend<backend_type>) {
-      return detail::DeviceRandomStream(stream, run_.step_there.here());
+      return detail::DeviceRandomStream(stream, run_.step.number_there.here());
     } else {
       return stream;
     }
@@ -176,21 +173,19 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   double loss_factor() const { return batch_loss_factor() * share_of_batch(); }
 
   /// The same for a mean over the samples of the whole batch.
-  double batch_loss_factor() const { return run_.loss_factor(); }
+  double batch_loss_factor() const { return run_.step.loss_factor(); }
 
   /// Adds the loss of its own that a layer has for this batch, in backward, to what
   /// `Model::layer_losses` tells: a mean over the samples that it is given. The same number on
   /// every rank that is given them.
   void add_loss(double loss) const { run_.add_layer_loss(loss, share_of_batch()); }
 
-  /// Samples of this step before this batch.
-  std::uint64_t first_of_batch() const { return run_.in_step.first_sample; }
-
   /// The part that the rank has of a tensor of the whole batch, over all ranks of the model: its
-  /// shapes `whole` and `local`, and where it begins, axis by axis. On a mesh the tensor of a view,
-  /// which the ranks along `tensor` have, is a part of that one, in the batch and along `context`
-  /// in the sequence or in the height. The view has the rows or tokens of the layer's input, or
-  /// lies over `context` as OverContext says, see `Merge`.
+  /// shapes `whole` and `local`, where it begins, axis by axis, and how many samples of the step
+  /// are before this batch. `token_rows` and `global_runs` of it number its tokens and its
+  /// elements. On a mesh the tensor of a view, which the ranks along `tensor` have, is a part of
+  /// that one, in the batch and along `context` in the sequence or in the height. The view has the
+  /// rows or tokens of the layer's input, or lies over `context` as OverContext says, see `Merge`.
   template <class OverContext = void, class V>
   detail::HeldPart held_part(const V& view) const {
     if constexpr (is_on_mesh) {
@@ -202,9 +197,10 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
       if constexpr (!std::is_void_v<OverContext>)
         over_mesh[MeshAxis::context] = detail::layout_value<OverContext>;
       over_mesh[MeshAxis::tensor] = detail::layout_value<typename V::layout>;
-      return detail::held_part(detail::on_axes_of(over_mesh, whole), whole, run_.all_ranks.place());
+      return of_batch(
+          detail::held_part(detail::on_axes_of(over_mesh, whole), whole, run_.all_ranks.place()));
     } else {
-      return detail::held_part(view);
+      return of_batch(detail::held_part(view));
     }
   }
 
@@ -213,40 +209,31 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
 
   /// The sequences of the whole batch, for a tensor [batch, sequence, ...] or [sequence, ...] of
   /// this global shape: the positions of its tokens, and which tokens belong together. Rows are
-  /// numbered as `token_rows(view)` numbers them.
+  /// numbered as `token_rows(held_part(view))` numbers them.
   /// throws   shape_error for other axes, or for another number of rows than the batch has
   Sequences sequences(const Shape& global) const {
-    return run_.flight->sequences.of(detail::over_all_slices(run_, global, bound_.in));
-  }
-
-  /// The rows of tokens of a view, numbered in the whole batch; OverContext as for `held_part`.
-  /// throws   shape_error if its axes do not begin with batch and sequence, or with sequence
-  template <class OverContext = void, class V>
-  TokenRows token_rows(const V& view) const {
-    return shardwise::token_rows(held_part<OverContext>(view));
+    return run_.pass.flight->sequences.of(detail::over_all_slices(run_, global, bound_.in));
   }
 
   /// The cache whose sequences the tokens of this evaluation continue; null without one.
-  const KeyValueCache* cache() const { return run_.cache; }
+  const KeyValueCache* cache() const { return run_.pass.cache; }
   /// For a merge: memory for rows of `elements` elements of its operand `operand`, [sequences,
   /// tokens, elements] of that cache, which holds what the merge wrote there in earlier calls.
   dtype* cached_rows(std::size_t operand, std::size_t elements) {
     return static_cast<dtype*>(
-        run_.cache->rows(run_.pool, bound_.number + operand, elements * sizeof(dtype)));
-  }
-
-  /// The elements of the rank's part of a tensor of the input's shape, by their numbers among those
-  /// of all samples of this step.
-  template <class V>
-  detail::GlobalRuns global_runs(const V& view) const {
-    return detail::global_runs(held_part(view), first_of_batch() * sample_elements_);
+        run_.pass.cache->rows(run_.pool, bound_.number + operand, elements * sizeof(dtype)));
   }
 
  private:
   template <class, class>
   friend struct detail::LayerCall;
-  static constexpr bool is_on_mesh = MeshCommunicator<typename Ctx::communicator>;
-  static constexpr bool may_gather = is_on_mesh && parameter_count > 0;
+  template <class F, class Context>
+  friend F detail::frame_of(Run<Context>&, const typename F::Bound&, std::uint64_t,
+                            const typename F::Shapes&);
+
+  Frame(Run<Ctx>& run, const Bound& bound, std::uint64_t ordinal,
+        const typename Base::Shapes& exchange_shapes)
+      : Base(run, exchange_shapes, &bound.in), run_(run), bound_(bound), ordinal_(ordinal) {}
 
   ///@{
   /// Where its parameters are whole; how their gradients are added to what the rank stores; and
@@ -254,9 +241,14 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   void read_from(const Whole& whole) {
     if constexpr (may_gather) whole_ = &whole;
   }
-  Write added_how() const { return run_.tied.adds(bound_.tied) ? Write::add : run_.write(); }
+  Write added_how() const { return run_.tied.adds(bound_.tied) ? Write::add : run_.step.write(); }
   bool is_last_to_add() const { return bound_.tied.number == 0; }
   ///@}
+
+  detail::HeldPart of_batch(detail::HeldPart part) const {
+    part.samples_before = run_.step.batch.first_sample;
+    return part;
+  }
 
   /// The part of the rank's slice in tensors such as the input, of the axes that are cut.
   detail::HeldPart slice() const requires is_on_mesh {
@@ -281,7 +273,6 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   Run<Ctx>& run_;
   const Bound& bound_;
   std::uint64_t ordinal_;
-  std::uint64_t sample_elements_;
 };
 
 namespace detail {

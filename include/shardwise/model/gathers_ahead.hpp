@@ -45,7 +45,7 @@ class GathersAhead {
     Slot& slot = slot_of(number);
     if (!slot.is_for(number)) begin(slot, number);
     Buffer values = finish(slot);
-    if (!run_.is_again) begin_behind(number);
+    if (!run_.pass.is_again) begin_behind(number);
     return values;
   }
   void progress() {

@@ -187,7 +187,7 @@ class Model : public ModelBase<Ctx> {
     const auto call = this->in_call();
     const Shape first = detail::global_shapes(x)[0];
     this->begin_batch(options.flight, first, detail::segments_in(options, first));
-    return run_forward<Phase::forward>(detail::Pass::train, x);
+    return run_forward<Phase::forward>(detail::Purpose::train, x);
   }
 
   /// The error for an argument that is not such a view.
@@ -227,7 +227,7 @@ class Model : public ModelBase<Ctx> {
     if constexpr (Base::is_on_mesh) detail::require_all_tokens(run_.all_ranks.sizes());
     KeyValueCache& cache = *options.cache;
     const detail::SegmentsOf given = begin(cache, segments);
-    const detail::SetMeanwhile<KeyValueCache*> continued(run_.cache, &cache);
+    const detail::SetMeanwhile<KeyValueCache*> continued(run_.pass.cache, &cache);
     const output_view y = evaluate_batch(x, first, given);
     cache.end(run_.pool);
     return y;
@@ -255,7 +255,7 @@ class Model : public ModelBase<Ctx> {
     const auto call = this->in_call();
     this->take_up_batch(flight, dy);
     const auto here = detail::in_phase<Phase::backward>(run_);
-    this->begin_gradients(run_.leaves_parameters);
+    this->begin_gradients(run_.pass.leaves_parameters);
     auto dx = run_backward(dy);
     this->end_gradients();
     if constexpr (Use::input_gradient) {
@@ -277,7 +277,7 @@ class Model : public ModelBase<Ctx> {
   auto backward_input(output_gradient_view dy,
                       Flight flight = {}) requires(Use::trains&& Base::is_on_mesh) {
     const auto call = this->in_call();
-    const detail::SetMeanwhile later(run_.leaves_parameters, true);
+    const detail::SetMeanwhile later(run_.pass.leaves_parameters, true);
     return backward(dy, flight);
   }
   void backward_parameters(Flight flight = {}) requires(Use::trains&& Base::is_on_mesh) {
@@ -286,7 +286,7 @@ class Model : public ModelBase<Ctx> {
     const auto here = detail::in_phase<Phase::backward>(run_);
     this->begin_gradients(true);
     const auto in_model = this->in_model();
-    run_.flight->left.write(&run_);
+    run_.pass.flight->left.write(&run_);
     this->end_gradients();
   }
   ///@}
@@ -329,7 +329,7 @@ class Model : public ModelBase<Ctx> {
     batch.place = place;
     this->run_batch(batch);
     try {
-      run_forward<Phase::forward>(detail::Pass::find_non_finite, x);
+      run_forward<Phase::forward>(detail::Purpose::find_non_finite, x);
     } catch (const numeric_error& of_layer) {  // on every rank
       this->discard_step();
       this->require_finite_inputs(x, of_layer);
@@ -356,7 +356,7 @@ class Model : public ModelBase<Ctx> {
   /// applies them. Every rank calls it, after it has written to `gradients()`.
   void gradients_written() requires(Use::trains) {
     this->require_own_weights();
-    run_.gradients = GradientState::whole;
+    run_.step.gradients = GradientState::whole;
   }
 
   /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp. Where ranks store
@@ -491,7 +491,7 @@ class Model : public ModelBase<Ctx> {
 
   BoundArchitecture bind(const input_shapes& in) {
     const auto here = this->in_model();
-    detail::Binder<Ctx> binder{run_, parameters_, run_.flight->parts, here};
+    detail::Binder<Ctx> binder{run_, parameters_, run_.pass.flight->parts, here};
     if constexpr (detail::LayersOfStage<Architecture>) {
       binder.next_ordinal = architecture_.first_ordinal();
       binder.tie_over_stages(architecture_.tied_over_stages());
@@ -520,15 +520,15 @@ class Model : public ModelBase<Ctx> {
   output_view evaluate_batch(const input_view& x, const Shape& first,
                              const detail::SegmentsOf& segments) {
     this->begin_batch(Flight{}, first, segments);
-    return run_forward<Phase::evaluate>(detail::Pass::evaluate, x);
+    return run_forward<Phase::evaluate>(detail::Purpose::evaluate, x);
   }
 
   /// P is Phase::forward if a backward may follow, else Phase::evaluate.
   template <Phase P>
-  output_view run_forward(detail::Pass pass, const input_view& x) {
+  output_view run_forward(detail::Purpose purpose, const input_view& x) {
     if constexpr (P == Phase::forward) this->require_own_weights();
     const auto in_phase = detail::in_phase<P>(run_);
-    this->begin_forward(pass, x);
+    this->begin_forward(purpose, x);
     const detail::TrafficPass beside(run_.traffic, false);
     const auto in_model = this->in_model();
     const output_view y =
@@ -543,7 +543,7 @@ class Model : public ModelBase<Ctx> {
     const auto here = this->in_model();
     auto dx = bound_.backward(run_, detail::converted_all<detail::duals_t<Gives>, true>(
                                         run_, detail::values_of(detail::slice_of(dy))));
-    run_.left_until_sum.write(&run_);
+    run_.pass.left_until_sum.write(&run_);
     beside.finish();
     return dx;
   }

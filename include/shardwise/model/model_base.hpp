@@ -108,7 +108,7 @@ class ModelBase {
     const auto call = in_call();
     require_own_weights();
     discard_step();
-    run_.begin_step(run_.step + 1);
+    run_.step.begin(run_.backend, run_.step.number + 1);
     ++run_.version;
   }
 
@@ -119,7 +119,8 @@ class ModelBase {
     if (run_.traffic != nullptr) run_.traffic->discard_step();
     flights_.forget();
     next_ = {};
-    run_.forget_step();
+    run_.step.forget_batches();
+    run_.pass.purpose = detail::Purpose::train;
   }
 
   /// Discards what the forward of the batch in this flight saved: it goes back no more, and the
@@ -172,7 +173,7 @@ class ModelBase {
   /// What each rank keeps of the parameters.
   Keep keep() const { return run_.options.keep; }
   /// Which stage of a pipeline it is, if it is one.
-  const detail::StageOfPipeline& stage() const { return run_.stage; }
+  const detail::StageOfPipeline<communicator>& stage() const { return run_.stage; }
 
   /// The dtypes and the bucket size of the model's messages.
   const Sending& sending() const { return run_.sending; }
@@ -187,10 +188,10 @@ class ModelBase {
 
   ///@{
   /// Number of the training step, from 1 on. To set it restores the random numbers of that step.
-  std::uint64_t step() const { return run_.step; }
+  std::uint64_t step() const { return run_.step.number; }
   void set_step(std::uint64_t step) {
     const auto call = in_call();
-    run_.begin_step(step);
+    run_.step.begin(run_.backend, step);
   }
   ///@}
 
@@ -210,8 +211,8 @@ class ModelBase {
         outputs_(outputs) {
     run_.seed = seed;
     run_.options = options;
-    run_.flight = &flights_.add();
-    for (std::size_t i = 0; i < outputs; ++i) run_.flight->parts.add();
+    run_.pass.flight = &flights_.add();
+    for (std::size_t i = 0; i < outputs; ++i) run_.pass.flight->parts.add();
     if constexpr (is_on_mesh) {
       detail::require_mesh_of_models(name_.text, run_.all_ranks.sizes());
       run_.parameters.make_dense();
@@ -246,7 +247,7 @@ class ModelBase {
   /// Reads the parameters of `of` in place of its own; both have the same order.
   /// throws   argument_error while a step of `of` is under way, which would change them
   void share_parameters(ModelBase& of) {
-    if (of.run_.gradients != GradientState::none || of.run_.under_way != nullptr)
+    if (of.run_.step.gradients != GradientState::none || of.run_.step.under_way != nullptr)
       throw argument_error(
           "a reader of a model whose step is under way, which changes the weights: end the step "
           "before, by finish() or discard() of its Step, or by next_step() or discard_step() of "
@@ -295,9 +296,9 @@ class ModelBase {
 
   /// Makes a batch the one that runs.
   void run_batch(detail::FlightState& batch) {
-    run_.flight = &batch;
-    run_.in_step = batch.place;
-    run_.left_until_sum.forget();  // of a backward that failed
+    run_.pass.flight = &batch;
+    run_.step.batch = batch.place;
+    run_.pass.left_until_sum.forget();  // of a backward that failed
   }
 
   /// Makes a new batch the one that runs, in place of the one before in this flight. `first` is the
@@ -321,31 +322,31 @@ class ModelBase {
 
   /// Prepares the pass of a batch that goes forward with these inputs.
   template <class Views>
-  void begin_forward(detail::Pass pass, const Views& inputs) {
-    run_.pass = pass;
-    run_.flight->parts.forget(0, outputs_);
+  void begin_forward(detail::Purpose purpose, const Views& inputs) {
+    run_.pass.purpose = purpose;
+    run_.pass.flight->parts.forget(0, outputs_);
     if constexpr (checks) check_given(inputs, "input");
     if constexpr (is_on_mesh)
       if (run_.all_ranks.sizes().context > 1)
         for (const Shape& one : detail::global_shapes(inputs))
-          detail::require_cut_of_batch(name_.text, one, run_.flight->batch);
+          detail::require_cut_of_batch(name_.text, one, run_.pass.flight->batch);
     run_.parameters.update_copies(run_.backend, run_.version);
   }
 
   /// A backward may follow for this batch of so many samples.
   void end_forward(std::size_t samples) {
-    next_ = {run_.in_step.first_sample + samples,
-             static_cast<std::uint16_t>(run_.in_step.batch + 1)};
-    run_.flight->behind = next_;
-    run_.flight->may_go_backward = true;
+    next_ = {run_.step.batch.first_sample + samples,
+             static_cast<std::uint16_t>(run_.step.batch.batch + 1)};
+    run_.pass.flight->behind = next_;
+    run_.pass.flight->may_go_backward = true;
   }
 
   /// Keeps the outputs of the batch that runs, and returns the views of them in the layout L.
   template <EndLayout L, class Values>
   auto keep_outputs(const Values& outputs) {
     std::size_t i = 0;
-    detail::with_tensors(outputs,
-                         [&](const auto&... one) { (run_.flight->parts[i++].save(one), ...); });
+    detail::with_tensors(
+        outputs, [&](const auto&... one) { (run_.pass.flight->parts[i++].save(one), ...); });
     return at_end<L>(outputs, rows_.cut_output());
   }
 
@@ -356,7 +357,7 @@ class ModelBase {
     if constexpr (checks) check_output_gradients(batch, flight, output_gradients);
     run_batch(batch);
     batch.may_go_backward = false;
-    batch.awaits_parameters = run_.leaves_parameters;
+    batch.awaits_parameters = run_.pass.leaves_parameters;
   }
 
   /// Makes the batch in this flight the one that runs, for the gradients of parameters that its
@@ -364,32 +365,32 @@ class ModelBase {
   void take_up_parameters(Flight flight) {
     detail::FlightState& batch = at(flight);
     detail::require_may_end_backward(name_.text, batch.awaits_parameters, flight.number,
-                                     run_.gradients);
+                                     run_.step.gradients);
     run_batch(batch);
     batch.awaits_parameters = false;
   }
 
   /// Prepares the gradients for those of the batch that runs, or for some of them.
   void begin_gradients(bool is_part) {
-    run_.pass = detail::Pass::train;
-    if (run_.gradients == GradientState::none) run_.layer_losses = 0;
+    run_.pass.purpose = detail::Purpose::train;
+    if (run_.step.gradients == GradientState::none) run_.layer_losses = 0;
     if (is_part) {
-      run_.parameters.begin_part(run_.backend, run_.write());
-      run_.gradients = GradientState::summands;
+      run_.parameters.begin_part(run_.backend, run_.step.write());
+      run_.step.gradients = GradientState::summands;
     } else {
-      run_.parameters.begin_batch(run_.backend, run_.write());
+      run_.parameters.begin_batch(run_.backend, run_.step.write());
     }
   }
 
   /// The gradients contain those of the batch that ran, or some of them.
   void end_gradients() {
-    const detail::FlightState& batch = *run_.flight;
-    run_.flight->parts.forget(0, outputs_);
-    run_.parameters.end_batch(run_.backend, run_.write());
-    run_.gradients = GradientState::summands;
+    const detail::FlightState& batch = *run_.pass.flight;
+    run_.pass.flight->parts.forget(0, outputs_);
+    run_.parameters.end_batch(run_.backend, run_.step.write());
+    run_.step.gradients = GradientState::summands;
     if (!batch.awaits_parameters)
-      run_.samples_backward += batch.behind.first_sample - batch.place.first_sample;
-    run_.in_step = next_;
+      run_.step.samples_backward += batch.behind.first_sample - batch.place.first_sample;
+    run_.step.batch = next_;
   }
 
   /// Views at an end of the model of what layers gave for the batch that runs. The model is bound
@@ -441,7 +442,7 @@ class ModelBase {
   template <class Views>
   void check_output_gradients(detail::FlightState& batch, Flight flight, const Views& views) const {
     detail::require_may_go_backward(name_.text, batch.may_go_backward, flight.number,
-                                    run_.gradients);
+                                    run_.step.gradients);
     constexpr std::string_view what = "gradient of the output";
     check_given(views, what);
     const auto given = detail::global_shapes(views);

@@ -94,7 +94,8 @@ void at_cut(const Shape& shape, F&& f) {
 template <class R, class Context, class T, PlainLayout L>
 Value<T, L> moved_over_context(Run<Context>& run, Value<T, L>&& value, std::size_t units) {
   const Place& along = run.all_ranks.place()[MeshAxis::context];
-  const std::size_t samples = samples_along_context(run.flight->batch[0], run.all_ranks.place());
+  const std::size_t samples =
+      samples_along_context(run.pass.flight->batch[0], run.all_ranks.place());
   Shape all = value.view().local(), global = value.global();
   const auto at_cuts = [&](auto&& f) {
     at_cut<typename R::from>(all, f);
@@ -110,7 +111,7 @@ Value<T, L> moved_over_context(Run<Context>& run, Value<T, L>&& value, std::size
                  View<const T, typename R::from>(value.view().data(), all, along),
                  View<T, typename R::to>(result.writable().data(), all, along));
   };
-  const MarkedGiven without_slice(run.given_to_all);
+  const MarkedGiven without_slice(run.step.given_to_all);
   if (const auto made = collective_of<R>(all, dtype_v<T>)) {
     observed(run, name_of_redistribution<R>, made->over(MeshAxis::context), redistributed);
   } else {

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "shardwise/backend/backend.hpp"
-#include "shardwise/backend/detail/changing.hpp"
 #include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
@@ -23,14 +22,14 @@
 #include "shardwise/model/compared_steps.hpp"
 #include "shardwise/model/finite.hpp"
 #include "shardwise/model/flight.hpp"
-#include "shardwise/model/gradient_state.hpp"
-#include "shardwise/model/key_value_cache.hpp"
 #include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/model_options.hpp"
 #include "shardwise/model/observer.hpp"
 #include "shardwise/model/one_thread.hpp"
 #include "shardwise/model/parameter_memory.hpp"
+#include "shardwise/model/pass_state.hpp"
 #include "shardwise/model/sending.hpp"
+#include "shardwise/model/step_state.hpp"
 #include "shardwise/model/tied_parameters.hpp"
 #include "shardwise/model/traffic.hpp"
 #include "shardwise/model/value.hpp"
@@ -41,26 +40,17 @@ namespace shardwise {
 
 namespace detail {
 
-/// The purpose of a forward.
-enum class Pass : std::uint8_t {
-  evaluate,        ///< for the output: saves nothing, drops nothing
-  train,           ///< a backward may follow
-  find_non_finite  ///< as train, but stops at the first layer that gives a NaN or an infinity
-};
-
-/// What a model knows about its current `Step` (train/step.hpp).
-struct StepUnderWay {
-  double loss_scale = 1;           ///< factor of its gradients
-  double batch_share = 1;          ///< samples of the batch by those of the step
-  detail::GivenOptions options{};  ///< where ranks compare what they are given
-};
-
 /// Which stage of a pipeline a model is; one that is no stage is alone.
+template <class Communicator>
 struct StageOfPipeline {
-  std::size_t number = 0;   ///< counted from 0
-  std::size_t count = 1;    ///< of all ranks
-  std::size_t on_rank = 1;  ///< of this rank, each with a model of its own
-  bool counts_tied = true;  ///< whether norms count here what stages share
+  std::size_t number = 0;             ///< counted from 0
+  std::size_t count = 1;              ///< of all ranks
+  std::size_t on_rank = 1;            ///< of this rank, each with a model of its own
+  bool counts_tied = true;            ///< whether norms count here what stages share
+  Communicator* all_ranks = nullptr;  ///< of all stages; null if there are none
+  /// Of the ranks along `pipeline`, those with whose stages this one shares parameters; null if
+  /// there are none.
+  ranks_of_layers_t<Communicator>* tied_ranks = nullptr;
 };
 
 }  // namespace detail
@@ -73,99 +63,37 @@ struct Run {
   detail::ranks_of_layers_t<typename Context::communicator>& ranks;  ///< that share the layers
   typename Context::communicator& all_ranks;                         ///< of the model
   typename Context::backend& backend;                                ///< that computes the tensors
-  ///@{
-  /// In the model of one stage of a pipeline: the ranks of all stages, and of the ranks along
-  /// `pipeline` those with whose stages this one shares parameters. Null if there are none.
-  typename Context::communicator* all_stages = nullptr;
-  detail::ranks_of_layers_t<typename Context::communicator>* tied_stages = nullptr;
-  ///@}
+  detail::StageOfPipeline<typename Context::communicator> stage{};   ///< if it is the model of one
   detail::OneThread one_thread{};         ///< that is in a call of the model
-  detail::StageOfPipeline stage{};        ///< which of the stages it is
   Pool pool{detail::memory_of(backend)};  ///< for memory that is reused in later calls
-  detail::ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
-  detail::TiedParameters tied{};  ///< those that several layers use
-  ModelOptions options{};         ///< what the model was told
-  detail::GrowingList<detail::ParametersOfLayer>
-      of_layers{};                     ///< on a mesh, in the order of forward
-  detail::Traffic* traffic = nullptr;  ///< beside the layers; null if there is none
-  Seed seed{};                         ///< of initial weights and dropout masks
-  std::uint64_t step = 1;  ///< selects random numbers of layers; 0 is for initial weights
-  /// The step number for loops on a device.
-  detail::Changing<typename Context::backend, std::uint32_t> step_there{backend, pool, 1};
-  detail::FlightState* flight = nullptr;  ///< that of the batch that runs
-  KeyValueCache* cache = nullptr;         ///< of this evaluation; null without one
-  ///@{
-  /// Whether this forward is that of a Recompute's block in forward, which will run again, or the
-  /// one that runs again in backward.
-  bool goes_forward_again = false;
-  bool is_again = false;
-  ///@}
-  detail::BatchPlace in_step{};                   ///< of the batch that runs
-  std::uint64_t samples_backward = 0;             ///< samples of this step that ran backward
-  bool counts_tokens_as_bound = false;            ///< whether layers change the number of tokens
-  detail::GivenAlike given{};                     ///< for this batch, if it is compared
-  detail::GivenAlike given_to_all{};              ///< the same without the rank's slice of it
-  detail::ComparedSteps compared_steps{};         ///< in which `given` is compared
-  std::uint64_t version = 1;                      ///< counts changes of the parameters
-  GradientState gradients = GradientState::none;  ///< of this step
-  const detail::StepUnderWay* under_way =
-      nullptr;              ///< null between Steps, or if a program uses none
-  double layer_losses = 0;  ///< what layers added here to the loss of this step, or the one before
+  ModelOptions options{};                 ///< what the model was told
   /// The dtypes and bucket size of its messages.
   Sending sending{dtype_v<dtype>, dtype_v<typename Context::precision::reduce>,
                   default_bucket_bytes, dtype_v<typename Context::precision::parameter>};
-  detail::Pass pass = detail::Pass::train;  ///< the purpose of this forward
-  /// Of the batch that goes backward: left until ranks next sum a gradient of values.
-  detail::LeftGradients left_until_sum{};
-  /// Whether this backward leaves the gradients of parameters to `Model::backward_parameters`,
-  /// where layers compute them in a part of their own.
-  bool leaves_parameters = false;
+  Seed seed{};  ///< of initial weights and dropout masks
+  detail::ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
+  std::uint64_t version = 1;      ///< counts changes of the parameters
+  detail::TiedParameters tied{};  ///< those that several layers use
+  detail::GrowingList<detail::ParametersOfLayer>
+      of_layers{};                         ///< on a mesh, in the order of forward
+  bool counts_tokens_as_bound = false;     ///< whether layers change the number of tokens
+  detail::Traffic* traffic = nullptr;      ///< beside the layers; null if there is none
+  detail::ComparedSteps compared_steps{};  ///< in which ranks compare what they are given
+  detail::StepState<typename Context::backend> step{backend, pool};  ///< that is under way
+  detail::PassState pass{};                                          ///< that runs
+  double layer_losses = 0;  ///< what layers added here to the loss of this step, or the one before
   [[no_unique_address]] typename Context::observer observer{};  ///< of the work of a rank
-
-  /// Sets the step number, also for later work of the backend.
-  void begin_step(std::uint64_t number) {
-    step_there.set(backend, RandomStream::step_word(number));
-    step = number;
-  }
-
-  /// Goes back to the state before the first batch of the step.
-  void forget_step() {
-    gradients = GradientState::none;
-    under_way = nullptr;
-    in_step = {};
-    samples_backward = 0;
-    given = given_to_all = {};
-    pass = detail::Pass::train;
-  }
-
-  ///@{
-  /// Properties of the pass for layers.
-  bool trains() const noexcept { return pass != detail::Pass::evaluate; }
-  bool finds_non_finite() const noexcept { return pass == detail::Pass::find_non_finite; }
-  /// Whether layers save for backward what they say in `saves`.
-  bool saves() const noexcept { return trains() && !goes_forward_again; }
-  ///@}
-
-  /// Whether gradients of a batch replace the old values or are added to them.
-  Write write() const noexcept {
-    return gradients == GradientState::none ? Write::replace : Write::add;
-  }
-
-  /// Factor of the gradients that flow, against those of a mean over the samples of this batch.
-  double loss_factor() const {
-    return under_way == nullptr ? 1 : under_way->loss_scale * under_way->batch_share;
-  }
 
   /// Adds the loss of a layer for this batch, of which it is given this share, to `layer_losses`,
   /// by its share of the step. A mean over no samples is nothing.
   void add_layer_loss(double loss, double share_of_batch) {
-    const double share = share_of_batch * (under_way == nullptr ? 1 : under_way->batch_share);
+    const double share = share_of_batch * step.batch_share();
     if (share > 0) layer_losses += loss * share;
   }
 
   /// All ranks of the training: those of all stages, if this is the model of one.
   typename Context::communicator& ranks_of_all_stages() const {
-    return all_stages == nullptr ? all_ranks : *all_stages;
+    return stage.all_ranks == nullptr ? all_ranks : *stage.all_ranks;
   }
 
   /// The number of this rank among those that share the layers, and their number.
@@ -198,7 +126,7 @@ Shape sliced_axes(const Run<Context>& run, const FlightState& flight, const Shap
 }
 template <class Context>
 Shape sliced_axes(const Run<Context>& run, const Shape& bound) {
-  return sliced_axes(run, *run.flight, bound);
+  return sliced_axes(run, *run.pass.flight, bound);
 }
 ///@}
 
@@ -222,8 +150,8 @@ class InPhase {
  public:
   explicit InPhase(Run<Context>& run)
       : call_(run.one_thread),
-        marked_(static_cast<std::uint32_t>(run.step), run.in_step.batch, P,
-                P < Phase::settle ? run.given : run.given_to_all),
+        marked_(static_cast<std::uint32_t>(run.step.number), run.step.batch.batch, P,
+                P < Phase::settle ? run.step.given : run.step.given_to_all),
         seen_(run.observer, work_of<P>()) {}
 
  private:
@@ -286,10 +214,10 @@ Value<T, To> moved(Run<Context>& run, Value<T, From>&& value) {
     if constexpr (std::same_as<From, Partial> &&
                   CollectivesGoOn<std::remove_reference_t<decltype(run.ranks)>>) {
       if constexpr (R::movement != Movement::all_reduce) {
-        run.left_until_sum.write(&run);
-      } else if (!run.left_until_sum.empty()) {
+        run.pass.left_until_sum.write(&run);
+      } else if (!run.pass.left_until_sum.empty()) {
         auto sum = run.ranks.begin_all_reduce(in.span(), result.writable().span());
-        run.left_until_sum.write(&run);
+        run.pass.left_until_sum.write(&run);
         sum.finish();
         return result;
       }
@@ -338,7 +266,7 @@ void reduce_along(Run<Context>& run, MeshAxis axis, std::string (*name)(), std::
 template <class Context, class T>
 void reduce_over_samples(Run<Context>& run, std::string (*name)(), std::span<T> numbers,
                          Reduction reduction = Reduction::sum) {
-  const MarkedGiven without_slice(run.given_to_all);
+  const MarkedGiven without_slice(run.step.given_to_all);
   for (const MeshAxis axis : sample_axes) reduce_along(run, axis, name, numbers, reduction);
 }
 
@@ -371,7 +299,7 @@ template <Layout To, class Context, class T, Layout From>
 Value<T, To> converted(Run<Context>& run, Value<T, From>&& value) {
   Value<T, To> result = detail::moved<To>(run, std::move(value));
   if constexpr (std::same_as<From, Partial> && !std::same_as<To, Partial>) {
-    if (run.finds_non_finite())
+    if (run.pass.finds_non_finite())
       detail::require_finite(run.backend, run.pool, run.all_ranks, result.view().span(),
                              "the sum over the ranks of what the layer before gives");
   }

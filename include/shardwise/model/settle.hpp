@@ -36,7 +36,7 @@ Place place_along_data([[maybe_unused]] const Run<Context>& run) {
 template <class Context>
 auto& ranks_along(Run<Context>& run, [[maybe_unused]] MeshAxis axis) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    return axis == MeshAxis::pipeline ? *run.tied_stages : run.all_ranks.along(axis);
+    return axis == MeshAxis::pipeline ? *run.stage.tied_ranks : run.all_ranks.along(axis);
   } else {
     return run.ranks;
   }
@@ -163,7 +163,7 @@ template <class Context, std::size_t N>
 void settle_shared(const Runs<Context, N>& runs) {
   using Gradient = typename Context::precision::gradient;
   std::size_t first = 0;
-  while (first < N && runs.of[first]->tied_stages == nullptr) ++first;
+  while (first < N && runs.of[first]->stage.tied_ranks == nullptr) ++first;
   if (first == N) return;
   auto& run = *runs.of[first];
   const auto here = in_phase<Phase::settle>(run);
@@ -174,7 +174,7 @@ void settle_shared(const Runs<Context, N>& runs) {
     const auto for_each_other = [&](auto f) {
       for (std::size_t i = first + 1; i < N; ++i) {
         Run<Context>& other = *runs.of[i];
-        if (other.tied_stages == nullptr) continue;
+        if (other.stage.tied_ranks == nullptr) continue;
         other.parameters.collect(run.backend);
         f(settled_here(other, runs.shares[i], holding).data());
       }
@@ -193,9 +193,9 @@ void settle_shared(const Runs<Context, N>& runs) {
 /// What is settled of a model whose gradients are in this state.
 template <class Context>
 Settling settling_of(const Run<Context>& run, const Shares* shares) {
-  if (run.gradients == GradientState::summed_over_samples)
+  if (run.step.gradients == GradientState::summed_over_samples)
     return {HeldSums::whole, HeldSums::whole, false};
-  const bool over_samples = run.gradients == GradientState::summands;
+  const bool over_samples = run.step.gradients == GradientState::summands;
   const bool has_share = !over_samples || run.parameters.stores_share_of_gradients();
   return {has_share ? HeldSums::share : HeldSums::summands, settled_for(run, shares), over_samples};
 }
@@ -205,7 +205,7 @@ Settling settling_of(const Run<Context>& run, const Shares* shares) {
 template <class Context>
 void settle_model(Run<Context>& run, const Shares* shares) {
   const Settling settling = settling_of(run, shares);
-  run.gradients = GradientState::whole;
+  run.step.gradients = GradientState::whole;
   const auto here = in_phase<Phase::settle>(run);
   mesh sizes;
   if constexpr (MeshCommunicator<typename Context::communicator>) sizes = run.all_ranks.sizes();
@@ -230,10 +230,10 @@ void settle_model(Run<Context>& run, const Shares* shares) {
 /// throws   argument_error if stages share parameters and others of the rank are missing
 template <class Context, std::size_t N>
 void settle(const Runs<Context, N>& runs) {
-  const GradientState gradients = runs.first().gradients;
+  const GradientState gradients = runs.first().step.gradients;
   if (gradients == GradientState::none || are_whole(gradients)) return;
   if constexpr (MeshCommunicator<typename Context::communicator>)
-    if (runs.first().tied_stages != nullptr) require_all_stages(runs, "settle_gradients");
+    if (runs.first().stage.tied_ranks != nullptr) require_all_stages(runs, "settle_gradients");
   for (std::size_t i = 0; i < N; ++i) settle_model(*runs.of[i], runs.shares[i]);
   if constexpr (MeshCommunicator<typename Context::communicator>) settle_shared(runs);
 }

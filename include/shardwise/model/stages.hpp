@@ -78,10 +78,10 @@ class InPhases {
 template <class Context, class T>
 void reduce_over_stages(Run<Context>& run, std::string (*name)(), std::span<T> numbers,
                         Reduction reduction) {
-  if (run.all_stages == nullptr) return;
+  if (run.stage.all_ranks == nullptr) return;
   observed(run, name, shardwise::all_reduce(numbers.size(), dtype_v<T>).over(MeshAxis::pipeline),
            [&] {
-             run.all_stages->along(MeshAxis::pipeline)
+             run.stage.all_ranks->along(MeshAxis::pipeline)
                  .all_reduce(std::span<const T>(numbers), numbers, reduction);
            });
 }

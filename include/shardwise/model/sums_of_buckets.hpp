@@ -55,7 +55,7 @@ class SumsOfBuckets {
     if (run_.parameters.stores_share_of_gradients()) return;  // then layers sum
     shares_ = shares_are_cut;
     set_buckets();
-    write_ = run_.write();
+    write_ = run_.step.write();
     run_.parameters.collect_in_parts(true);
     is_under_way_ = true;
   }
@@ -86,7 +86,7 @@ class SumsOfBuckets {
     }
     for (const std::size_t number : begun_) end_sum(buckets_[number]);
     discard();
-    run_.gradients =
+    run_.step.gradients =
         shares_ ? GradientState::share_summed_over_samples : GradientState::summed_over_samples;
   }
   void discard() noexcept {

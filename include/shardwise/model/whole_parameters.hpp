@@ -37,7 +37,7 @@ template <class Context, class T, class Gather>
 void gather_stored_by(Run<Context>& run, const ParameterLayout& layout, const ParameterSlot& slot,
                       const T* stored, T* whole, Gather&& gather) {
   if (slot.size == 0) return;
-  const MarkedGiven without_slice(run.given_to_all);
+  const MarkedGiven without_slice(run.step.given_to_all);
   const std::span<const T> mine(stored, layout.stored(slot).size);
   observed(
       run, [] { return std::string("parameters"); },
@@ -122,7 +122,7 @@ template <class Context, class Reduce>
 void reduce_to_stored_by(Run<Context>& run, const ParameterSlot& slot,
                          std::span<const typename Context::dtype> whole, Reduce&& reduce) {
   if (slot.size == 0) return;
-  const MarkedGiven without_slice(run.given_to_all);
+  const MarkedGiven without_slice(run.step.given_to_all);
   ShareOfSums<Context> share(run, slot, whole);
   const Counts counts = stored_counts(run, run.parameters.gradient_layout(), slot);
   const auto move = share.move(counts);

@@ -84,12 +84,11 @@ class PipelineStage {
         model_(layers_for(whole, in, ties_.here), rank.ranks(), seed, input_shape(in), backend,
                rank.options()) {
     auto& run = model_.run();
-    run.all_stages = &rank.all_ranks();
-    run.stage = {Stage, stages, rank.stages(), true};
+    run.stage = {Stage, stages, rank.stages(), true, &rank.all_ranks()};
     if (ties_.stages.empty()) return;
     auto& tied = rank.tied_line(ties_.stages);
     if (ties_.here.empty()) return;
-    run.tied_stages = &tied;
+    run.stage.tied_ranks = &tied;
     run.stage.counts_tied = *ties_.stages.begin() == Stage;
   }
 

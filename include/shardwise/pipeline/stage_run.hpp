@@ -77,7 +77,7 @@ class StageRun {
   /// After all actions: waits for the sums that are under way. Ranks of the stage compare no more
   /// what they were given.
   void end_sums() {
-    model().run().given_to_all = {};
+    model().run().step.given_to_all = {};
     if (traffic_ != nullptr) traffic_->end_last_batch();
   }
 

@@ -217,7 +217,8 @@ template <class M>
 double gradient_norm(M& models, Norm norm = Norm::euclidean) {
   const auto runs = detail::runs_of(models);
   detail::require_all_stages(runs, "gradient_norm");
-  detail::require_plain_gradients(runs.first().gradients, runs.first().under_way, "gradient_norm");
+  detail::require_plain_gradients(runs.first().step.gradients, runs.first().step.under_way,
+                                  "gradient_norm");
   detail::settle(runs);
   return detail::norm_of_all(runs, norm);
 }
@@ -233,7 +234,8 @@ double clip_gradients(M& models, double max_norm, Norm norm = Norm::euclidean) {
   detail::check_clip_norm(max_norm, "clip_gradients");
   const auto runs = detail::runs_of(models);
   detail::require_all_stages(runs, "clip_gradients");
-  detail::require_plain_gradients(runs.first().gradients, runs.first().under_way, "clip_gradients");
+  detail::require_plain_gradients(runs.first().step.gradients, runs.first().step.under_way,
+                                  "clip_gradients");
   detail::settle(runs);
   return detail::clip_all(runs, max_norm, norm);
 }

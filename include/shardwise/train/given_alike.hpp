@@ -88,24 +88,25 @@ std::uint32_t fingerprint_of(Run<Context>& run, const Tensors& tensors) {
 template <class Context>
 bool compares_given(Run<Context>& run) {
   return run.all_ranks.size() > 1 && compares_calls(run.all_ranks) &&
-         run.compared_steps.has(run.step);
+         run.compared_steps.has(run.step.number);
 }
 
 /// Notes what this rank was given for a batch, so that the calls of the batch compare it.
 template <class M, class Target>
 [[gnu::cold]] void note_given(M& model, const typename M::input_view& x, const Target& target) {
   auto& run = model.run();
-  const GivenOptions* options = run.under_way == nullptr ? nullptr : &run.under_way->options;
-  run.given = {.seed = mixed_halves(run.seed.value),
-               .model = model.fingerprint(),
-               .inputs = fingerprint_of(run, x),
-               .targets = fingerprint_of(run, target),
-               .options = options == nullptr ? 0 : options->hash(),
-               .all_options = options};
-  run.given_to_all = run.given;
+  const GivenOptions* options =
+      run.step.under_way == nullptr ? nullptr : &run.step.under_way->options;
+  run.step.given = {.seed = mixed_halves(run.seed.value),
+                    .model = model.fingerprint(),
+                    .inputs = fingerprint_of(run, x),
+                    .targets = fingerprint_of(run, target),
+                    .options = options == nullptr ? 0 : options->hash(),
+                    .all_options = options};
+  run.step.given_to_all = run.step.given;
   if constexpr (MeshCommunicator<typename M::communicator>) {
-    run.given_to_all.inputs = fingerprint_of<AlikeOn::all_ranks>(run, x);
-    run.given_to_all.targets = fingerprint_of<AlikeOn::all_ranks>(run, target);
+    run.step.given_to_all.inputs = fingerprint_of<AlikeOn::all_ranks>(run, x);
+    run.step.given_to_all.targets = fingerprint_of<AlikeOn::all_ranks>(run, target);
   }
 }
 

@@ -127,9 +127,9 @@ bool overflowed_anywhere(Run<Context>& run, [[maybe_unused]] const Shares& share
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     if (shares.are_cut || run.parameters.stores_share())
       found = all_reduced(run, run.all_ranks.along(MeshAxis::data), name, found, Reduction::max);
-    if (run.all_stages != nullptr)
-      found =
-          all_reduced(run, run.all_stages->along(MeshAxis::pipeline), name, found, Reduction::max);
+    if (run.stage.all_ranks != nullptr)
+      found = all_reduced(run, run.stage.all_ranks->along(MeshAxis::pipeline), name, found,
+                          Reduction::max);
   }
   return all_reduced(run, run.ranks, name, found, Reduction::max) != 0;
 }

@@ -94,7 +94,7 @@ class Optimizer {
   void step() {
     begin_update();
     update_values([this](std::size_t n, const auto& loop) { model_->backend().for_each(n, loop); });
-    model_->run().gradients = GradientState::applied;
+    model_->run().step.gradients = GradientState::applied;
     ++steps_;
   }
 
@@ -111,7 +111,7 @@ class Optimizer {
   /// values and gathers what other ranks have changed, and end_update counts the step.
   /// throws   as step
   void begin_update() {
-    detail::require_new_gradients(steps_ + 1, model_->run().gradients);
+    detail::require_new_gradients(steps_ + 1, model_->run().step.gradients);
     update_.set(model_->backend(), rule_.template update<A>(steps_ + 1));
     if (detail::decays_chosen(rule_))
       update_undecayed_.set(model_->backend(),

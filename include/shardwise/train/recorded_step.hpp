@@ -160,8 +160,9 @@ class RecordedStep {
       detail::add_rule(options, optimizer_.rule());
       given = {.options = options.hash(), .all_options = &options};
     }
-    const detail::MarkedPhase compared(static_cast<std::uint32_t>(run.step), 0, Phase::none, given);
-    const detail::SetMeanwhile computed(run.gradients,
+    const detail::MarkedPhase compared(static_cast<std::uint32_t>(run.step.number), 0, Phase::none,
+                                       given);
+    const detail::SetMeanwhile computed(run.step.gradients,
                                         GradientState::whole);  // by the recording
     optimizer_.begin_update();
     detail::launch_collectives(model_.ranks(), [this] { recording_->launch(); });

@@ -38,7 +38,7 @@ StepEnd settle_and_clip(const Runs<Context, N>& runs, const StepOptions& options
     bool here = false;
     for (std::size_t i = 0; i < N; ++i) {
       Run<Context>& run = *runs.of[i];
-      if (take_out_scale(run, *runs.shares[i], run.under_way->loss_scale)) here = true;
+      if (take_out_scale(run, *runs.shares[i], run.step.under_way->loss_scale)) here = true;
     }
     end.skipped = overflowed_anywhere(runs.first(), *runs.shares[0], here);
   }
@@ -87,7 +87,7 @@ void require_no_other_batches(const M& model, const char* who) {
 /// Throws argument_error while another step of the model is under way, or such a batch.
 template <class M>
 void require_between_steps(M& model, const char* who) {
-  if (model.run().gradients != GradientState::none || model.run().under_way != nullptr) {
+  if (model.run().step.gradients != GradientState::none || model.run().step.under_way != nullptr) {
     throw argument_error({who,
                           ": another step of this model is under way. End that one before, by "
                           "finish() or discard() of its Step, or by the model's next_step() or "
@@ -184,7 +184,7 @@ class Step {
         options_(options),
         under_way_{options.scale()} {
     detail::require_between_steps(optimizer.model(), "Step");
-    optimizer.model().run().under_way = &under_way_;
+    optimizer.model().run().step.under_way = &under_way_;
   }
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
@@ -205,11 +205,11 @@ class Step {
     detail::Traffic* const traffic = model.run().traffic;
     try {
       const std::size_t samples = detail::samples_of(x);
-      detail::require_room(model.run().samples_backward, samples, samples_);
+      detail::require_room(model.run().step.samples_backward, samples, samples_);
       set_batch(samples);
       if (detail::compares_given(model.run()))
         under_way_.options = detail::options_of(model.run(), optimizer_.rule(), options_, loss);
-      if (traffic != nullptr && model.run().samples_backward + samples == samples_)
+      if (traffic != nullptr && model.run().step.samples_backward + samples == samples_)
         traffic->begin_last_batch(shares().are_cut);
       const double value = detail::loss_and_gradients(model, x, target, loss, {samples, samples_},
                                                       under_way_.loss_scale, segments);
@@ -251,7 +251,7 @@ class Step {
   const StepOptions& options() const { return options_; }
   void require_ready() const {
     detail::require_no_other_batches(optimizer_.model(), "Step: finish()");
-    detail::require_complete(optimizer_.model().run().samples_backward, samples_);
+    detail::require_complete(optimizer_.model().run().step.samples_backward, samples_);
   }
   void end(const StepEnd& end) {
     if (end.skipped) {
@@ -265,7 +265,7 @@ class Step {
  private:
   detail::OneThread::Call call_;  // so that no other thread runs the model in between
 
-  bool is_under_way() const { return optimizer_.model().run().under_way == &under_way_; }
+  bool is_under_way() const { return optimizer_.model().run().step.under_way == &under_way_; }
 
   M& open_model(const char* who) const {
     if (is_under_way()) return optimizer_.model();

@@ -50,18 +50,16 @@ struct Training {
   using dtype = T;
 
   B& used;
-  std::uint64_t first;
+  std::uint64_t samples_before;
 
   B& backend() { return used; }
   bool training() const { return true; }
   RandomStream random() const { return RandomStream(Seed{7}, 2, 5); }
   template <class V>
   detail::HeldPart held_part(const V& view) const {
-    return detail::held_part(view);
-  }
-  template <class V>
-  detail::GlobalRuns global_runs(const V& view) const {
-    return detail::global_runs(view, first);
+    detail::HeldPart part = detail::held_part(view);
+    part.samples_before = samples_before;
+    return part;
   }
 };
 

@@ -207,7 +207,7 @@ TEST_CASE("a norm that is no number stops the step on every rank and changes not
         CHECK(contains(said, "the norm of all gradients is"));
         CHECK(std::vector<double>(model.values().begin(), model.values().end()) == before);
         CHECK(model.step() == 1);
-        CHECK(model.run().gradients == GradientState::none);
+        CHECK(model.run().step.gradients == GradientState::none);
       };
       with_gradients<Mlp, Ends_, double>(ranks, stops, {.clip_norm = 1.0, .norm = norm});
     }
@@ -221,7 +221,7 @@ TEST_CASE("norms to cut down to that make no sense are refused, and so is a step
       CHECK(
           contains(message_of([&] { clip_gradients(model, wrong); }), "must be a number above 0"));
     }
-    CHECK(model.run().gradients == GradientState::whole);
+    CHECK(model.run().step.gradients == GradientState::whole);
     model.discard_step();
     CHECK(contains(message_of([&] { gradient_norm(model); }), "gradients of at least one batch"));
   });

@@ -160,7 +160,7 @@ TEST_CASE("all batches of a step together have at most the samples that were sai
   CHECK(contains(message_of([&] { step.finish(); }), "forgotten because of an error"));
   CHECK(t.values() == before);
   CHECK(t.model.step() == 1);
-  CHECK(t.model.run().gradients == GradientState::none);
+  CHECK(t.model.run().step.gradients == GradientState::none);
 }
 
 TEST_CASE("gradients that were settled are settled once, and nothing is added to them") {

@@ -11,6 +11,7 @@
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/detail/routing.hpp"
+#include "shardwise/layout/token_rows.hpp"
 
 namespace shardwise::detail {
 
@@ -28,7 +29,7 @@ struct CountedRows {
 template <class Frame, class X>
 CountedRows counted_rows(Frame& frame, const X& x) {
   if (!x.global().has(Axis::sequence)) return {};
-  return {true, frame.token_rows(x), frame.sequences(x.global())};
+  return {true, token_rows(frame.held_part(x)), frame.sequences(x.global())};
 }
 
 /// The softmax of the logits of one row.

@@ -1,7 +1,5 @@
 #pragma once
-// The distance between the random numbers of two samples.
-
-#include <cstdint>
+// Random numbers of layers are those of the samples of a step.
 
 #include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/core/error.hpp"
@@ -11,28 +9,29 @@
 
 namespace shardwise::detail {
 
-/// The distance between the random numbers of two neighbouring samples of L's input, in elements of
-/// the whole batch. The layer is bound to `bound`.
+/// throws   shape_error for an input of L, which is bound to `bound`, if L draws a random number
+/// for
+///          each of its elements, and these elements have no numbers among those of all samples of
+///          the step
 template <class L, class Context>
-std::uint64_t sample_elements([[maybe_unused]] const Run<Context>& run,
+void require_numbered_samples([[maybe_unused]] const Run<Context>& run,
                               [[maybe_unused]] const Shape& in,
                               [[maybe_unused]] const Shape& bound) {
   if constexpr (draws_random<L>) {
     const Shape whole = over_all_slices(run, in, bound);
-    if (whole.rank() > 0 && whole[0].axis == Axis::batch) return whole.elements(1, whole.rank());
+    if (whole.rank() > 0 && whole[0].axis == Axis::batch) return;
     if constexpr (MeshCommunicator<typename Context::communicator>) {
-      if (run.trains() && sample_ranks(run.all_ranks.sizes()) > 1)
+      if (run.pass.trains() && sample_ranks(run.all_ranks.sizes()) > 1)
         throw shape_error({"the input is a tensor ", in,
                            ", and the layer draws random numbers for its elements: on ranks that "
                            "have different samples this needs the batch as outermost axis"});
     }
-    if (run.trains() && run.in_step.first_sample > 0) {
+    if (run.pass.trains() && run.step.batch.first_sample > 0) {
       throw shape_error({"the input is a tensor ", in,
                          ", and an earlier batch of this step has drawn the random numbers of its "
                          "elements: a step of several batches needs the batch as outermost axis"});
     }
   }
-  return 0;
 }
 
 }  // namespace shardwise::detail
