@@ -144,11 +144,10 @@ template <class Ranks>
 struct Trained {
   using Model = sw::Model<Net, sw::Context<float, sw::OneDnn, Ranks>>;
 
-  explicit Trained(Ranks& ranks, const sw::ModelOptions& options = {})
+  Trained(Ranks& ranks, const sw::ModelOptions& options)
       : model(ranks, sw::Seed{1}, options),
         x({{sw::Axis::batch, rows}, {sw::Axis::feature, features}}, ranks.place()),
         labels({{sw::Axis::batch, rows}}, sw::place_for<sw::Invariant>(ranks.place())) {
-    model.set_bucket_bytes(bucket_bytes);
     const auto values = bench::random_values<float>(
         x.size(), static_cast<unsigned>(ranks.place()[sw::MeshAxis::data].rank));
     std::copy(values.begin(), values.end(), x.data());
@@ -196,7 +195,8 @@ std::vector<bench::Timing> over_line(Inner& world, int rounds) {
   using Ranks = sw::MeshRanks<OverLine<Inner>>;
   Ranks ranks(OverLine<Inner>(world), {.data = 2});
   Line& line = ranks.line();
-  Trained<Ranks> plain(ranks), over(ranks, {.sums_meanwhile = true});
+  Trained<Ranks> plain(ranks, {.bucket_bytes = bucket_bytes}),
+      over(ranks, {.bucket_bytes = bucket_bytes, .sums_meanwhile = true});
   require_equal(world, plain, over);
 
   line.leaves_out = true;
@@ -240,7 +240,8 @@ std::vector<bench::Timing> shares_over_line(Inner& world, const sw::ModelOptions
   Ranks ranks(OverLine<Inner>(world), {.data = 2});
   Line& line = ranks.line();
   line.operation = operation;
-  Trained<Ranks> plain(ranks, {.keep = options.keep}), beside(ranks, options);
+  Trained<Ranks> plain(ranks, {.keep = options.keep, .bucket_bytes = bucket_bytes}),
+      beside(ranks, options);
   for (int i = 0; i < 3; ++i) {
     plain.step();
     beside.step();
@@ -286,13 +287,18 @@ int main(int argc, char** argv) {
     if (processes.size() == 2) {
       program.add("processes", [&] { return over_line(processes, program.rounds()); });
       program.add("processes/gathers", [&] {
-        return shares_over_line(processes, {.keep = sw::Keep::all_over_data, .layers_ahead = 1},
-                                sw::Operation::all_gather, 2, "gathers", program.rounds());
+        return shares_over_line(
+            processes,
+            {.keep = sw::Keep::all_over_data, .bucket_bytes = bucket_bytes, .layers_ahead = 1},
+            sw::Operation::all_gather, 2, "gathers", program.rounds());
       });
       program.add("processes/sums of shares", [&] {
-        return shares_over_line(
-            processes, {.keep = sw::Keep::gradients_over_data, .sums_meanwhile = true},
-            sw::Operation::reduce_scatter, 1, "sums of shares", program.rounds());
+        return shares_over_line(processes,
+                                {.keep = sw::Keep::gradients_over_data,
+                                 .bucket_bytes = bucket_bytes,
+                                 .sums_meanwhile = true},
+                                sw::Operation::reduce_scatter, 1, "sums of shares",
+                                program.rounds());
       });
     } else {
       program.add("threads", [&] {

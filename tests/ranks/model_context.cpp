@@ -77,10 +77,9 @@ Tensor<std::int32_t, L> tokens(std::size_t samples, std::size_t first, const Mes
 /// Steps of two batches of 3 and 2 samples, the first in segments, with labels that are ignored.
 Trained trained(Ranks& ranks, Keep keep = Keep::whole, bool sums_in_shares = false) {
   const MeshPlace& place = ranks.place();
-  Reading model(Reader{}, ranks, Seed{5}, text(dynamic));
+  Reading model(Reader{}, ranks, Seed{5}, text(dynamic),
+                {.bucket_bytes = 80, .sums_in_shares = sums_in_shares});
   Optimizer optimizer(model, AdamW{.learning_rate = 0.01}, keep);
-  model.set_bucket_bytes(80);
-  model.set_sums_in_shares(sums_in_shares);
   // Two documents in the first sample, one with padding in the second, which begins at 2.
   const std::vector<Segment> segments{{0, 2, 0}, {2, 3, 0}, {5, 4, 2}, {10, 5, 0}};
   Trained result;

@@ -45,8 +45,7 @@ double sum_of_squares(Network& model, const std::string& name) {
 /// Steps of two batches of 7 and 4 samples, with a mask for each and logits that are split.
 Trained trained(Ranks& ranks, std::size_t bucket_bytes = default_bucket_bytes) {
   const MeshPlace& place = ranks.place();
-  Mlp model(ranks, Seed{5});
-  model.set_bucket_bytes(bucket_bytes);
+  Mlp model(ranks, Seed{5}, {.bucket_bytes = bucket_bytes});
   Optimizer optimizer(model, Sgd{.learning_rate = 0.1, .momentum = 0.9});
   Trained result;
   Shape few = rows;

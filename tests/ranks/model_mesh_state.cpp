@@ -125,7 +125,7 @@ void check_bits(Ranks& ranks, const Rule& rule, const Shape& in, StepOptions opt
                 bool scales = false) {
   Trainer<M, Rule> whole(ranks, rule, Keep::whole, in);
   Trainer<M, Rule> cut(ranks, rule, Keep::state_over_data, in);
-  cut.model.set_bucket_bytes(100);
+  cut.model.run().sending.bucket_bytes = 100;
   const DynamicLossScale too_large{.initial = 1 << 20, .interval = 2};
   LossScaler of_whole(too_large), of_cut(too_large);
   for (const std::size_t batches : {1U, 3U, 5U, 1U}) {
@@ -147,8 +147,8 @@ template <class M, class Rule>
 void check_sums_in_shares(Ranks& ranks, const Rule& rule, const Shape& in) {
   Trainer<M, Rule> plain(ranks, rule, Keep::whole, in);
   Trainer<M, Rule> in_shares(ranks, rule, Keep::whole, in);
-  in_shares.model.set_sums_in_shares(true);
-  in_shares.model.set_bucket_bytes(1200);
+  in_shares.model.run().sending.sums_in_shares = true;
+  in_shares.model.run().sending.bucket_bytes = 1200;
   for (const std::size_t batches : {1U, 3U}) {
     plain.step(batches, {.clip_norm = 0.5});
     for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
@@ -167,7 +167,7 @@ Numbers check_shares_of_gradients(Ranks& ranks, const Rule& rule, Keep keep, con
                                   StepOptions options, double rounding, bool scales = false) {
   Trainer<M, Rule> whole(ranks, rule, Keep::whole, in);
   Trainer<M, Rule> cut(ranks, rule, keep, in);
-  cut.model.set_bucket_bytes(100);
+  cut.model.run().sending.bucket_bytes = 100;
   const DynamicLossScale too_large{.initial = 1 << 20, .interval = 2};
   LossScaler of_whole(too_large), of_cut(too_large);
   for (const std::size_t batches : {1U, 1U, 1U, 3U, 5U}) {
@@ -563,7 +563,7 @@ TEST_CASE("a step sends what is planned") {
         const StepOptions options{.clip_norm = 0.5, .scaler = &scaler};
         std::size_t calls = 0;  // that settle; more of them if buckets are smaller
         for (const std::size_t bytes : {default_bucket_bytes, std::size_t{1200}}) {
-          trainer.model.set_bucket_bytes(bytes);
+          trainer.model.run().sending.bucket_bytes = bytes;
           for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
           trainer.step(1, options);
           const Plan plan = plan_step(trainer.model, images, CrossEntropy{}, options);

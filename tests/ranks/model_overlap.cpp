@@ -56,12 +56,11 @@ struct Trainer {
   Trainer(MeshRanks<C>& on, const Rule& rule, Keep keep, std::size_t bucket_bytes,
           bool sums_meanwhile = false)
       : ranks(on),
-        model(
-            on, Seed{5},
-            {.keep = cuts_gradients(keep) ? keep : Keep::whole, .sums_meanwhile = sums_meanwhile}),
-        optimizer(model, rule, keep) {
-    model.set_bucket_bytes(bucket_bytes);
-  }
+        model(on, Seed{5},
+              {.keep = cuts_gradients(keep) ? keep : Keep::whole,
+               .bucket_bytes = bucket_bytes,
+               .sums_meanwhile = sums_meanwhile}),
+        optimizer(model, rule, keep) {}
 
   void add(Step<M, Rule>& step, std::size_t samples, double factor = 1) {
     const Shape shape = shape_of(samples);
@@ -227,7 +226,7 @@ TEST_CASE("ranks make the same calls in another order") {
       using On = Trainer<double, Sgd, Beginning>;
       On plain(ranks, Sgd{}, Keep::whole, 100), over(ranks, Sgd{}, Keep::whole, 100, true);
       const auto calls_of = [&](On& trainer) {
-        trainer.model.set_sums_in_shares(in_shares);
+        trainer.model.run().sending.sums_in_shares = in_shares;
         for (const MeshAxis axis : {data, replica}) ranks.along(axis).clear();
         trainer.step(3);
         std::vector<std::pair<int, std::size_t>> calls;
@@ -262,7 +261,7 @@ TEST_CASE("the sums of a rank's share are planned, and half as many bytes as who
       On cut(ranks, Sgd{}, Keep::state_over_data, bucket_bytes, true);
       const On plain(ranks, Sgd{}, Keep::state_over_data, bucket_bytes);
       for (const bool in_shares : {false, true}) {
-        cut.model.set_sums_in_shares(in_shares);
+        cut.model.run().sending.sums_in_shares = in_shares;
         for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
         const StepOptions options{.clip_norm = 0.5};
         cut.step(1, options);
@@ -285,7 +284,7 @@ TEST_CASE("the sums of a rank's share are planned, and half as many bytes as who
           CHECK(difference_from_plan(name(axis), planned, counted) == "");
         }
       }
-      cut.model.set_sums_in_shares(false);
+      cut.model.run().sending.sums_in_shares = false;
       const CollectiveList whole = settle_of(plain, Keep::whole);
       CHECK(settle_of(cut, Keep::whole) == whole);
       const CollectiveList of_share = settle_of(cut, Keep::state_over_data);

@@ -41,8 +41,7 @@ std::size_t block(std::size_t bytes) {
 
 template <class P>
 std::size_t allocated(ThreadCommunicator& ranks, const StepOptions& options) {
-  Model<Mlp, Context<P, Reference, ThreadCommunicator>> model(ranks, Seed{1});
-  model.set_bucket_bytes(64);
+  Model<Mlp, Context<P, Reference, ThreadCommunicator>> model(ranks, Seed{1}, {.bucket_bytes = 64});
   using T = typename decltype(model)::dtype;
   const Tensor<T, Invariant> x(Shape{{Axis::batch, 3}, {Axis::feature, 64}}, place_of(ranks));
   const Tensor<std::int32_t, Invariant> labels(Shape{{Axis::batch, 3}}, place_of(ranks));

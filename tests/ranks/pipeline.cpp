@@ -132,7 +132,7 @@ Parameters train_summing(MeshRanks<LateRanks>& ranks, const PipelineSchedule& sc
     stages.for_each([&]<class Stage>(Stage& stage) {
       using Watched = WatchedTraffic<typename Stage::model_type>;
       if (in_backward) watched.push_back(std::make_unique<Watched>(stage.model(), seen));
-      stage.model().set_bucket_bytes(100);
+      stage.model().run().sending.bucket_bytes = 100;
     });
     const MicroBatches batches(sizes, stages.place());
     result = trained(stages, steps, [&] {
@@ -1107,7 +1107,7 @@ TEST_CASE("stages sum by themselves and together what their plans say") {
       using Counted = Context<double, Reference, testing::on_meshes::Ranks>;
       const auto check = [&](auto& stage, auto& optimizer) {
         auto& model = stage.model();
-        model.set_bucket_bytes(112);  // as many buckets at both places along tensor
+        model.run().sending.bucket_bytes = 112;  // as many buckets at both places along tensor
         const MicroBatches batches({3}, stage.place());
         LossScaler scaler(DynamicLossScale{.initial = 2});
         const StepOptions options{.clip_norm = 1e6, .scaler = &scaler};

@@ -49,7 +49,7 @@ std::vector<Told> train(const PipelineSchedule& schedule, bool has_wrong_step, S
     Told told;
     const auto run = [&](auto& stages, auto& optimizer) {
       MicroBatches batches(of_five, stages.place());
-      stages.for_each([](auto& stage) { stage.model().compare_given_every(1); });
+      stages.for_each([](auto& stage) { stage.model().run().compared_steps.set_every(1); });
       const auto step = [&] { step_of(stages, optimizer, schedule, batches); };
       step();
       if (has_wrong_step) {

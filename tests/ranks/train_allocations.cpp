@@ -158,6 +158,7 @@ void check_share(MeshRanks<AtOnce>& ranks, Keep keep, bool meanwhile) {
   using M = Model<Classifier, Context<bf16, Reference, MeshRanks<AtOnce>>>;
   M model(ranks, Seed{1},
           {.keep = cuts_gradients(keep) ? keep : Keep::whole,
+           .bucket_bytes = 64,
            .sums_meanwhile = meanwhile,
            .layers_ahead = meanwhile && cuts_parameters(keep) ? 1U : 0U});
   CHECK((model.run().traffic != nullptr) == meanwhile);
@@ -165,7 +166,6 @@ void check_share(MeshRanks<AtOnce>& ranks, Keep keep, bool meanwhile) {
   Tensor<bf16, M::input_layout> x({rows[0], {Axis::feature, 9}}, ranks.place());
   Tensor<std::int32_t, M::input_layout> labels(rows, ranks.place());
   Optimizer optimizer(model, AdamW{}, keep);
-  model.set_bucket_bytes(64);
   CHECK(allocated_after_second([&] {
           train_step(model, x.view(), labels.view(), CrossEntropy{0.1}, optimizer,
                      {.clip_norm = 1.0});

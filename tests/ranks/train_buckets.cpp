@@ -36,8 +36,8 @@ void fill(std::span<T> numbers, std::int64_t number) {
 template <class P>
 std::vector<float> settled(ThreadCommunicator& inner, std::size_t bytes, std::size_t calls) {
   CountingCommunicator ranks(inner);
-  Model<Whole, Context<P, Reference, decltype(ranks)>, Ends<Batch, Batch>> model(ranks, Seed{1});
-  model.set_bucket_bytes(bytes);
+  Model<Whole, Context<P, Reference, decltype(ranks)>, Ends<Batch, Batch>> model(
+      ranks, Seed{1}, {.bucket_bytes = bytes});
   const Shape in{{Axis::batch, 7}, {Axis::feature, 9}};
   Tensor<float, Batch> x(in, place_of(ranks));
   fill(x.view().span(), 80 + ranks.rank());

@@ -76,7 +76,7 @@ std::vector<double> pipeline_steps(B& backend, Ranks& ranks,
       InThreeGroups{}, ranks, Seed{5}, in, backend,
       [&](auto& stages) {
         if (ways.sums_in_backward)
-          stages.for_each([](auto& stage) { stage.model().set_bucket_bytes(40); });
+          stages.for_each([](auto& stage) { stage.model().run().sending.bucket_bytes = 40; });
         if constexpr (Chunks == 1) {
           Optimizer optimizer(stages.model(), AdamW{});
           train(stages, stages.model(), optimizer);

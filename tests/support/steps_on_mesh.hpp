@@ -39,6 +39,7 @@ std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep
   using M = Model<InThreeGroups, Context<float, B, Ranks>>;
   M model(InThreeGroups{}, ranks, Seed{5}, {}, backend,
           {.keep = cuts_gradients(keep) ? keep : Keep::whole,
+           .bucket_bytes = Overlap ? 20 : default_bucket_bytes,
            .sums_meanwhile = Overlap,
            .layers_ahead = Overlap && cuts_parameters(keep) ? 1U : 0U});
   Optimizer optimizer(model, AdamW{}, keep);
@@ -47,10 +48,7 @@ std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep
     CHECK(optimizer.moments().size() ==
           AdamW{}.moments() * updated_parameters_of_rank<typename M::ends>(
                                   model.layers(), ranks.place(), rows, keep));
-  if constexpr (Overlap) {
-    model.set_bucket_bytes(20);
-    CHECK(model.run().traffic != nullptr);
-  }
+  if constexpr (Overlap) CHECK(model.run().traffic != nullptr);
   std::vector<double> told;
   for (std::int64_t number = 0; number < 3; ++number) {
     Step step(optimizer, 10, {.clip_norm = 0.5});

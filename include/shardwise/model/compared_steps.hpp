@@ -11,8 +11,6 @@ namespace shardwise::detail {
 /// The first step of a model and every `every` steps after it.
 class ComparedSteps {
  public:
-  static constexpr std::uint64_t default_every = 20;  ///< unless a model sets another number
-
   /// 0 for no step.
   void set_every(std::uint64_t steps) { every_ = steps; }
 
@@ -20,7 +18,7 @@ class ComparedSteps {
   bool has(std::uint64_t step);
 
  private:
-  std::uint64_t every_ = default_every;
+  std::uint64_t every_ = 0;
   std::uint64_t last_ = 0;
 };
 

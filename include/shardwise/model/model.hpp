@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -421,12 +422,11 @@ class Model : public ModelBase<Ctx> {
     this->values_changed();
   }
 
-  ///@{
-  /// The collectives of a step for inputs of shape `in`. `keep` is that of the optimizer; it is the
-  /// model's if it is left out, and so is `sending`.
-  /// throws   argument_error for a Keep other than `whole` of a model that is on no mesh
-  Plan plan(const input_shapes& in) const { return plan(in, this->keep()); }
-  Plan plan(const input_shapes& in, Keep keep) const {
+  /// The collectives of a step for inputs of shape `in`. `given` is the Keep of the optimizer; it
+  /// is the model's if it is left out, and so is `sending`. throws   argument_error for a Keep
+  /// other than `whole` of a model that is on no mesh
+  Plan plan(const input_shapes& in, std::optional<Keep> given = {}) const {
+    const Keep keep = given.value_or(this->keep());
     if constexpr (Base::is_on_mesh) {
       return plan_of<E, Use>(architecture_, run_.all_ranks.sizes(), in, this->sending(), keep);
     } else {
@@ -434,7 +434,6 @@ class Model : public ModelBase<Ctx> {
       return plan_of<E, Use>(architecture_, run_.ranks.size(), in, this->sending());
     }
   }
-  ///@}
 
   /// Its layers.
   const Architecture& layers() const { return architecture_; }

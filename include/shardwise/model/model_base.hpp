@@ -80,28 +80,6 @@ class ModelBase {
   /// Whether a batch of another flight than flight 0 went forward and may still go backward.
   bool has_other_batches_under_way() const { return flights_.other_may_go_backward(); }
 
-  /// Settles gradients in collectives of at most `bytes` bytes, but of at least one element. Every
-  /// rank calls it with the same number.
-  void set_bucket_bytes(std::size_t bytes) { run_.sending.bucket_bytes = bytes; }
-
-  /// On a mesh with several ranks along `data` and along `replica` or `context`, sums gradients
-  /// over them as a hierarchical all-reduce: a reduce-scatter along `data`, an all-reduce of the
-  /// shares along the others, and an all-gather along `data`. Over D ranks and R others each sends
-  /// 2 n (1 - 1/(D R)) bytes for n of gradients in place of 2 n (2 - 1/D - 1/R), and along the
-  /// others only 2 n/D (1 - 1/R), for one or two more latencies a bucket. The bits are the same.
-  /// Every rank calls it with the same argument. Every Keep but `whole` always sums so.
-  void set_sums_in_shares(bool in_shares) { run_.sending.sums_in_shares = in_shares; }
-
-  /// Sets in which steps ranks that compare their calls also compare what they were given: in the
-  /// first step of this model by `Step` or `train_step`, and every `steps` after it; 0 for never.
-  /// They compare seed, type and sizes of the model, and inputs and targets that are `Invariant` or
-  /// `Replicated`, on a mesh also the slices of such that ranks along `tensor` share; if these
-  /// differ, the first call of the step is a collective_error that says what differs on which
-  /// ranks. Every rank calls it with the same number. Sends nothing: fingerprints go with the
-  /// comparison of calls. A step that compares reads inputs and targets once more, and on a device
-  /// the host waits for that.
-  void compare_given_every(std::uint64_t steps) { run_.compared_steps.set_every(steps); }
-
   /// Ends a step: gradients start anew, and random numbers are those of the next step. A program
   /// without `Step` calls this after it has changed `values()`.
   void next_step() {
@@ -211,6 +189,9 @@ class ModelBase {
         outputs_(outputs) {
     run_.seed = seed;
     run_.options = options;
+    run_.sending.bucket_bytes = options.bucket_bytes;
+    run_.sending.sums_in_shares = options.sums_in_shares;
+    run_.compared_steps.set_every(options.compare_given_every);
     run_.pass.flight = &flights_.add();
     for (std::size_t i = 0; i < outputs; ++i) run_.pass.flight->parts.add();
     if constexpr (is_on_mesh) {

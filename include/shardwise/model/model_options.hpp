@@ -2,10 +2,12 @@
 // What a model may be told when it is made, besides its ranks, seed and sizes.
 
 #include <cstddef>
+#include <cstdint>
 
 #include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/model/keep.hpp"
+#include "shardwise/model/sending.hpp"
 
 namespace shardwise {
 
@@ -18,8 +20,17 @@ namespace shardwise {
 struct ModelOptions {
   /// On a mesh: what each rank along `data` stores of parameters and gradients.
   Keep keep = Keep::whole;
+  /// Settles gradients in collectives of at most this many bytes, but of at least one element.
+  std::size_t bucket_bytes = default_bucket_bytes;
+  /// On a mesh with several ranks along `data` and along `replica` or `context`: sums gradients
+  /// over them as a hierarchical all-reduce, which is a reduce-scatter along `data`, an all-reduce
+  /// of the shares along the others, and an all-gather along `data`. Over D ranks and R others each
+  /// sends 2 n (1 - 1/(D R)) bytes for n of gradients in place of 2 n (2 - 1/D - 1/R), and along
+  /// the others only 2 n/D (1 - 1/R), for one or two more latencies a bucket. The bits are the
+  /// same. Every Keep but `whole` always sums so.
+  bool sums_in_shares = false;
   /// On a mesh: sums gradients over the ranks that have other samples while backward goes on. A
-  /// `Step` sums each bucket of `set_bucket_bytes` in its last batch, as soon as all layers have
+  /// `Step` sums each bucket of `bucket_bytes` in its last batch, as soon as all layers have
   /// added to it; with a Keep that cuts gradients each backward sums those of a layer while the
   /// layer before it runs. Bits are the same. Calls are too, in another order, but for an optimizer
   /// with Keep::state_over_data, which then gets its sums in the buckets of whole gradients.
@@ -27,6 +38,14 @@ struct ModelOptions {
   /// With Keep::all_over_data: how many layers with parameters ranks gather ahead of the one that
   /// runs, forward and backward. Bits and calls are the same.
   std::size_t layers_ahead = 0;
+  /// In which steps ranks that compare their calls also compare what they were given: in the first
+  /// step of the model by `Step` or `train_step`, and every so many steps after it; 0 for never.
+  /// They compare seed, type and sizes of the model, and inputs and targets that are `Invariant` or
+  /// `Replicated`, on a mesh also the slices of such that ranks along `tensor` share; if these
+  /// differ, the first call of the step is a collective_error that says what differs on which
+  /// ranks. Sends nothing: fingerprints go with the comparison of calls. A step that compares reads
+  /// inputs and targets once more, and on a device the host waits for that.
+  std::uint64_t compare_given_every = 20;
   /// For a ForwardOnly model: draws no initial values, which a load would overwrite. The model is
   /// used after `load_weights`, and until then its calls are an argument_error.
   bool to_be_loaded = false;

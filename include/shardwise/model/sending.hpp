@@ -7,8 +7,8 @@
 
 namespace shardwise {
 
-/// Gradients are settled in collectives of at most this many bytes, unless a model sets another
-/// bound.
+/// Gradients are settled in collectives of at most this many bytes, unless ModelOptions say another
+/// number.
 inline constexpr std::size_t default_bucket_bytes = std::size_t{32} << 20;
 
 /// The dtypes in which a model sends, and the largest bucket of gradients.
@@ -17,8 +17,7 @@ struct Sending {
   Dtype gradients = Dtype::float32;  ///< of parameters' gradients, when they are settled
   std::size_t bucket_bytes = default_bucket_bytes;  ///< the largest bucket of gradients
   Dtype parameters = Dtype::float32;  ///< of parameters that ranks update for each other
-  /// Whether gradients are summed over several axes of a mesh in shares, see
-  /// `ModelBase::set_sums_in_shares`.
+  /// Whether gradients are summed over several axes of a mesh in shares, see ModelOptions.
   bool sums_in_shares = false;
   /// Whether gradients are summed over samples while backward goes on, see ModelOptions.
   bool sums_in_backward = false;

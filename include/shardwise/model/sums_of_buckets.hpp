@@ -24,11 +24,11 @@ namespace shardwise::detail {
 
 /// Sums the gradients of a model on a mesh over the ranks that have other samples (along `data`,
 /// `replica` and `context`) while the last batch of a step goes backward: each bucket of
-/// `set_bucket_bytes` as soon as all layers have added to it. Parameters, losses and norms have the
+/// `bucket_bytes` as soon as all layers have added to it. Parameters, losses and norms have the
 /// same bits as without it.
 ///
 /// A bucket is summed along one of these axes after the other: along the second when the next layer
-/// has gone backward, which first waits for the first sum, and so on. With `set_sums_in_shares` its
+/// has gone backward, which first waits for the first sum, and so on. With `sums_in_shares` its
 /// sums along all axes are made at once. The batch that completes the samples of a step is its last
 /// one.
 ///

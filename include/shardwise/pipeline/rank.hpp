@@ -63,8 +63,11 @@ void require_same_pipeline(Ranks& ranks, Seed seed, const Shapes& in, const Mode
   given.add("seed", seed.value);
   given.add("shape", std::string_view(shape));
   given.add("keep", std::string_view(keep));
+  given.add("bucket_bytes", options.bucket_bytes);
+  given.add("sums_in_shares", options.sums_in_shares);
   given.add("sums_meanwhile", options.sums_meanwhile);
   given.add("layers_ahead", options.layers_ahead);
+  given.add("compare_given_every", options.compare_given_every);
   require_agreed(ranks, "the pipeline", given);
 }
 

@@ -54,7 +54,7 @@ class Skipping : public WrappedCommunicator<Skipping, ThreadCommunicator> {
 struct Given {
   std::uint64_t seed = 1;
   double learning_rate = 0.1;
-  std::uint64_t every = detail::ComparedSteps::default_every;
+  std::uint64_t every = ModelOptions{}.compare_given_every;
   int samples = 5;
   int batches = 1;  // of a step, with as many samples each
   /// Numbers of a batch, of which a step has `batches`.
@@ -65,8 +65,8 @@ struct Given {
 template <class L, Layout Data, class C>
 void train(C& ranks, int steps, const Given& given) {
   using Context = Context<double, Reference, C>;
-  Model<L, Context, Ends<Data, Data>> model(ranks, Seed{given.seed});
-  model.compare_given_every(given.every);
+  Model<L, Context, Ends<Data, Data>> model(ranks, Seed{given.seed},
+                                            {.compare_given_every = given.every});
   Optimizer optimizer(model, Sgd{.learning_rate = given.learning_rate});
   const auto samples = static_cast<std::size_t>(given.samples);
   for (int t = 0; t < steps; ++t) {
@@ -181,7 +181,7 @@ TEST_CASE("ranks that compare what they were given in other steps are told so") 
   never.every = 0;
   CHECK(contains(told_of_rank_1(1, {}, never),
                  ": in step 1, only ranks 0, 2 compare what they were given, and not rank 1: "
-                 "call compare_given_every with the same number on all ranks"));
+                 "give ModelOptions::compare_given_every the same number on all ranks"));
 }
 
 TEST_CASE("a target that is a Tensor or has static extents is compared, and no memory is not") {

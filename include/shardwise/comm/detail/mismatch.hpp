@@ -181,7 +181,7 @@ class Mismatch {
         {"in step ", calls_[0].mark.step, ", only ", names(groups[first]),
          groups[first].size() == 1 ? " compares what it was" : " compare what they were",
          " given, and not ", names(groups[1 - first]),
-         ": call compare_given_every with the same number on all ranks"});
+         ": give ModelOptions::compare_given_every the same number on all ranks"});
   }
 
   static constexpr auto has_more = [](const SomeRanks& a, const SomeRanks& b) {
