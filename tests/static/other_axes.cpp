@@ -56,6 +56,9 @@ static_assert(of_rows<GlobalAveragePool, Rows, Partial>);
 static_assert(of_rows<GlobalMaxPool, Rows, Invariant>);
 // Features of whole images.
 static_assert(of_rows<Flatten, Samples, Samples> && of_rows<PlanesToTokens, Samples, Samples>);
+static_assert(RuleOfRows<PlanesToTokens, Axis::height>::makes_tokens &&
+              !RuleOfRows<Flatten, Axis::height>::makes_tokens &&
+              !RuleOfRows<FlattenFrom<Axis::height>, Axis::height>::makes_tokens);
 static_assert(of_rows<FlattenFrom<Axis::height>, Samples, Samples>);
 static_assert(of_rows<FlattenFrom<Axis::width>, Rows>);
 static_assert(run_on_no_rows<Product<split::none>, Product<split::output>, Embedding<4, 8>,

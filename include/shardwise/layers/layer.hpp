@@ -178,10 +178,10 @@ struct TakesAndGives {
 ///                                              token ids: a model's input without a gradient
 ///     using along_other_axes = R;              a class whose `input_layout` and `output_layout`
 ///                                              are the rules there: for a split weight, those of a
-///                                              layer with a whole one
-///     static constexpr bool keeps_rows(const Shape& in, int ranks);  whether blocks of its input's
-///                                              rows over so many ranks along `context` are those
-///                                              of its output, although it takes and gives others
+///                                              layer with a whole one. Sharded<sequence> given for
+///                                              Sharded<height> says that rows become tokens in
+///                                              their order: they stay on their ranks where blocks
+///                                              of rows are blocks of tokens
 ///     static constexpr bool random = true;     draws random numbers: `frame.random()`
 ///     static constexpr bool in_place = true;   y may be x and dx may be dy, the same memory
 ///     static constexpr bool backward_in_parts = true;  backward is the two functions below

@@ -1,12 +1,15 @@
 #pragma once
 // From images to tokens: one for each pixel, whose features are the channels.
 
+#include <concepts>
 #include <cstddef>
+#include <type_traits>
 
 #include "shardwise/backend/detail/rows.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/layers/detail/whole_planes.hpp"
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/layout/layout.hpp"
 
 namespace shardwise {
 
@@ -24,6 +27,16 @@ struct SwappedAxes {
     const T* const from = x + row / rows * rows * columns + row % rows;
     return [from, apart = rows, to = y + row * columns](std::size_t j) { to[j] = from[j * apart]; };
   }
+};
+
+/// Along `context` rows of an image become the tokens of these rows.
+struct RowsToTokens {
+  template <Layout Offered, Layout Wanted>
+  using input_layout = std::conditional_t<std::same_as<Offered, Sharded<Axis::height>>, Offered,
+                                          WholePlanes::input_layout<Offered, Wanted>>;
+  template <Layout In>
+  using output_layout = std::conditional_t<std::same_as<In, Sharded<Axis::height>>,
+                                           Sharded<Axis::sequence>, WholePlanes::output_layout<In>>;
 };
 
 }  // namespace detail
@@ -44,10 +57,7 @@ struct PlanesToTokens : detail::WholePlanes {
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool keeps_features = true;
-  static constexpr bool keeps_rows(const Shape& x, int ranks) {
-    if (x[2].axis != Axis::height) return false;  // tokens of an image are not in the order of rows
-    return x[2].extent() % static_cast<std::size_t>(ranks) == 0 || x.elements(3, x.rank()) == 1;
-  }
+  using along_other_axes = detail::RowsToTokens;
 
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() == 0) return x;

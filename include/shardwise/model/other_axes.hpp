@@ -76,6 +76,11 @@ struct RuleOfRows {
 
   /// Whether L runs there.
   static constexpr bool runs = of_slices::takes_slices;
+  /// Whether rows become tokens in their order, so that the samples may stay where they are, see
+  /// `keeps_blocks`.
+  static constexpr bool makes_tokens =
+      takes_samples && std::same_as<typename RuleOfSlices<L, Cut>::taken, Sharded<Cut>> &&
+      std::same_as<typename RuleOfSlices<L, Cut>::given, Sharded<Axis::sequence>>;
   ///@{
   /// Whether it then takes others than those of the rank's block, or gives others; and whether a
   /// frame says where they begin, as it does of rows, but not of tokens of which none moves.

@@ -50,11 +50,16 @@ constexpr bool if_takes_rows([[maybe_unused]] Axis cut, F&& f) {
          by.template operator()<RuleOfRows<L, Axis::sequence>>();
 }
 
-/// Whether blocks of the rows of an input of L over so many ranks are those of its output, although
-/// it takes and gives others.
-template <class L>
-constexpr bool keeps_rows([[maybe_unused]] const Shape& in, [[maybe_unused]] int ranks) {
-  if constexpr (requires { L::keeps_rows(in, ranks); }) return L::keeps_rows(in, ranks);
+/// Whether of an input, whose rows become tokens, the blocks of rows over so many ranks are blocks
+/// of tokens, so that no rank needs whole samples: behind batch and channel, rows are then the
+/// outermost axis, and ranks have as many of them or a row is one token.
+template <class Rule>
+constexpr bool keeps_blocks([[maybe_unused]] const Shape& in, [[maybe_unused]] int ranks) {
+  if constexpr (Rule::makes_tokens) {
+    const std::size_t cut = in.find(Rule::cut);
+    return in.elements(2, cut) == 1 && (in[cut].extent() % static_cast<std::size_t>(ranks) == 0 ||
+                                        in.elements(cut + 1, in.rank()) == 1);
+  }
   return false;
 }
 
@@ -64,7 +69,7 @@ template <class L, class F>
 constexpr void for_rows_taken(const Shape& in, int ranks, F&& f) {
   if_takes_rows<L>(axis_over_context(in), [&]<class Rule>() {
     if constexpr (Rule::moves_taken)
-      if (!keeps_rows<L>(in, ranks))
+      if (!keeps_blocks<Rule>(in, ranks))
         f.template operator()<Redistribute<Sharded<Rule::cut>, typename Rule::taken>>();
   });
 }
@@ -79,7 +84,7 @@ constexpr void for_rows_given(const Shape& in, const Shape& out, int ranks, F&& 
   };
   if_takes_rows<L>(axis_over_context(in), [&]<class Rule>() {
     if constexpr (Rule::moves_given) {
-      if (keeps_rows<L>(in, ranks)) return;
+      if (keeps_blocks<Rule>(in, ranks)) return;
       to.template operator()<typename Rule::given, Axis::batch>();
       to.template operator()<typename Rule::given, Axis::sequence>();
       to.template operator()<typename Rule::given, Axis::height>();
@@ -194,7 +199,7 @@ template <class L, class Context>
 LayoutValue taken_over_context(const Run<Context>& run, const Shape& bound) {
   LayoutValue taken;
   if_rows_are_cut<L>(run, bound, [&]<class Rule>(const Place& along) {
-    if (!keeps_rows<L>(bound, along.size)) taken = layout_value<typename Rule::taken>;
+    if (!keeps_blocks<Rule>(bound, along.size)) taken = layout_value<typename Rule::taken>;
   });
   return taken;
 }
@@ -219,7 +224,7 @@ Shape output_shape_here(const Run<Context>& run, const L& layer, const Shape& in
   const bool is_cut = if_rows_are_cut<L>(run, bound, [&]<class Rule>(const Place& along) {
     out = layer.output_shape(with_extent_of(in, Rule::cut, extent_of(bound, Rule::cut)));
     const Axis given = axis_over_context(out);
-    if (given != Axis::batch && (!Rule::moves_given || keeps_rows<L>(bound, along.size)))
+    if (given != Axis::batch && (!Rule::moves_given || keeps_blocks<Rule>(bound, along.size)))
       out = with_extent_of(out, given, rows_here(out, along).size);
   });
   return is_cut ? out : layer.output_shape(in);
