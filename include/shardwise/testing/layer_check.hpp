@@ -14,9 +14,13 @@
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/counting.hpp"
+#include "shardwise/comm/mesh_communicator.hpp"
+#include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/mesh.hpp"
 #include "shardwise/core/names.hpp"
+#include "shardwise/core/sentence.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/testing/many_against_one.hpp"
@@ -78,6 +82,8 @@ inline void write_over_free(Pool& pool, std::size_t bytes, double by) {
 /// A model of the layer on generated data, parameters and buffers.
 template <class E, class Use, class L, Communicator C>
 class LayerRun {
+  using M = Model<L, Context<double, Reference, C>, E, Use>;
+
  public:
   LayerRun(C& ranks, const L& layer, const Shape& in, Seed seed, MadeOf what)
       : model_(layer, ranks, seed, in), in_(in), seed_(seed), what_(what) {
@@ -105,7 +111,7 @@ class LayerRun {
     model_.next_step();
     batch(" of the next step", plan, sent);
     settle(" in the next step", plan, sent);
-    const auto x = made<typename E::offered>(in_);
+    const auto x = made<typename M::input_layout>(in_);
     note("the output in evaluation", advice_for_output, model_.evaluate(x.view()));
     return std::move(results_);
   }
@@ -124,9 +130,10 @@ class LayerRun {
     };
     prepare("forward", {});
     batch("", model_.plan(in_), prepare);
-    for (const auto x = made<typename E::offered>(in_); more > 0; --more) {
+    for (const auto x = made<typename M::input_layout>(in_); more > 0; --more) {
       const auto y = model_.forward(x.view());
-      model_.backward(Tensor<double, dual_t<typename E::wanted>>(y.global(), y.place()).view());
+      model_.backward(
+          Tensor<double, dual_t<typename M::output_layout>>(y.global(), y.place()).view());
     }
     tensors_ = before;  // so that the next call is given the same numbers
     note_gradients("");
@@ -141,11 +148,11 @@ class LayerRun {
 
   template <class Sent>
   void batch(const std::string& which, const Plan& plan, Sent sent) {
-    const auto x = made<typename E::offered>(in_);
+    const auto x = made<typename M::input_layout>(in_);
     const auto y = model_.forward(x.view());
     sent("forward", plan.forward);
     note("the output" + which, advice_for_output, y);
-    const auto dy = made<dual_t<typename E::wanted>>(y.global());
+    const auto dy = made<dual_t<typename M::output_layout>>(y.global());
     if constexpr (Use::input_gradient) {
       const auto dx = model_.backward(dy.view());
       note("the gradient of the input" + which, advice_for_input_gradient, dx);
@@ -171,7 +178,7 @@ class LayerRun {
 
   template <Layout P>
   Tensor<double, P> made(const Shape& shape) {
-    Tensor<double, P> tensor(shape, place_of(model_.ranks()));
+    Tensor<double, P> tensor(shape, model_.run().place_at_ends());
     make(tensor.view());
     return tensor;
   }
@@ -184,7 +191,7 @@ class LayerRun {
   /// The seed of the next tensor.
   std::uint64_t next() { return 1000 * seed_.value + ++tensors_; }
 
-  Model<L, Context<double, Reference, C>, E, Use> model_;
+  M model_;
   Shape in_;
   Seed seed_;
   MadeOf what_;
@@ -193,18 +200,19 @@ class LayerRun {
   std::vector<NumberedValues> results_;
 };
 
-/// The checks of check_layer on one rank.
-template <class E, class Use, class L, Communicator C>
+/// The checks of check_layer on one rank. `Counted` are the same ranks, on one axis or on a mesh.
+template <class E, class Use, class L, Communicator C, Communicator Counted>
 class LayerChecker {
  public:
-  LayerChecker(C& ranks, const L& layer, const Shape& in, const LayerChecks& checks)
+  LayerChecker(C& ranks, Counted counted, const std::string& on, const L& layer, const Shape& in,
+               const LayerChecks& checks)
       : ranks_(ranks),
         layer_(layer),
         in_(in),
         checks_(checks),
-        found_(ranks, name_of<L>() + on_ranks(ranks.size()) + ", " +
-                          layout_name<typename E::offered>() + " -> " +
-                          layout_name<typename E::wanted>()) {}
+        found_(ranks, std::move(counted),
+               name_of<L>() + on + ", " + layout_name<typename E::offered>() + " -> " +
+                   layout_name<typename E::wanted>()) {}
 
   CheckReport run() {
     compare_steps_alone();
@@ -212,7 +220,7 @@ class LayerChecker {
     if (found_.report().failures.empty()) {  // else the others would tell of it in other words
       compare(MadeOf::integers);
       compare(MadeOf::reals);
-      compare_differences();
+      if constexpr (!MeshCommunicator<Counted>) compare_differences();
       agree_on_failures(ranks_, found_.report().failures);
     }
     return std::move(found_.report());
@@ -230,7 +238,7 @@ class LayerChecker {
     const auto in_other_memory = one.same_step(0, 99.0);
     const std::size_t outputs = Use::input_gradient ? 2 : 1;  // which are before the gradients
     for (std::size_t i = 0; i < of_two.size(); ++i) {
-      const auto& [name, advice, is_copy, elements, values] = of_one_batch[i];
+      const auto& [name, advice, layout, elements, values] = of_one_batch[i];
       found_.report().checked += 2 * values.size();
       if (of_two[i].values != values)
         found_.fail(i < outputs ? name + advice_for_repetition
@@ -243,10 +251,9 @@ class LayerChecker {
 
   void compare(MadeOf what) {
     SingleRank alone;
-    found_.counted().clear();
+    found_.forget_calls();
     Alone one(alone, layer_, in_, checks_.seed, what);
-    LayerRun<E, Use, L, CountingCommunicator<C>> many(found_.counted(), layer_, in_, checks_.seed,
-                                                      what);
+    LayerRun<E, Use, L, Counted> many(found_.counted(), layer_, in_, checks_.seed, what);
     const auto expected = one.run([](std::string_view, const CollectiveList&) {});
     const auto found = many.run([&](std::string_view part, const CollectiveList& planned) {
       found_.compare_calls(part, planned);
@@ -271,8 +278,21 @@ class LayerChecker {
   const L& layer_;
   Shape in_;
   const LayerChecks& checks_;
-  ManyAgainstOne<C> found_;
+  ManyAgainstOne<C, Counted> found_;
 };
+
+/// Whether check_layer can set and read tensors in these layouts.
+template <Layout Offered, Layout Wanted>
+consteval bool must_be_set_and_read() {
+  using Taken = along_t<Offered, MeshAxis::tensor>;
+  using Given = along_t<Wanted, MeshAxis::tensor>;
+  static_assert(
+      (std::same_as<Taken, Invariant> || ShardedLayout<Taken>)&&(std::same_as<Given, Invariant> ||
+                                                                 ShardedLayout<Given>),
+      "check_layer sets and reads whole tensors or shards: Offered and Wanted must be Invariant or "
+      "Sharded. What a layer takes inside is its own affair.");
+  return true;
+}
 
 }  // namespace detail
 
@@ -294,8 +314,7 @@ class LayerChecker {
 /// `Offered` and `Wanted` are the layouts of input and output; each is Invariant or Sharded. Uneven
 /// extents find more errors than even ones. With `Train` for `Use` there is no gradient of the
 /// input. Parameters are the integers -2, -1, 1 and 2, or random numbers in [-1, 1), and in the
-/// last comparison differ from their initial values by up to 1/2, as buffers always do. On a mesh,
-/// give it the ranks along `tensor`; what a layer does with slices of a batch is not checked. A
+/// last comparison differ from their initial values by up to 1/2, as buffers always do. A
 /// collective: every rank calls it with equal arguments, and all get the failures of the first rank
 /// that has any; `checked` counts a rank's own elements.
 /// throws   as the layer
@@ -303,12 +322,11 @@ template <Layout Offered = Invariant, Layout Wanted = Invariant, class Use = Tra
           class L, Communicator C>
 CheckReport check_layer(C& ranks, const L& layer, const Shape& in, const LayerChecks& checks = {}) {
   static_assert(detail::must_be_one_axis<C>());
-  static_assert(
-      (std::same_as<Offered, Invariant> ||
-       ShardedLayout<Offered>)&&(std::same_as<Wanted, Invariant> || ShardedLayout<Wanted>),
-      "check_layer sets and reads whole tensors or shards: Offered and Wanted must be Invariant or "
-      "Sharded. What a layer takes inside is its own affair.");
-  return detail::LayerChecker<Ends<Offered, Wanted>, Use, L, C>(ranks, layer, in, checks).run();
+  static_assert(detail::must_be_set_and_read<Offered, Wanted>());
+  using Counted = CountingCommunicator<C>;
+  return detail::LayerChecker<Ends<Offered, Wanted>, Use, L, C, Counted>(
+             ranks, Counted(ranks), detail::on_ranks(ranks.size()), layer, in, checks)
+      .run();
 }
 
 /// The same on threads, for each of `checks.ranks` until one fails; an exception of a rank is a
@@ -322,5 +340,39 @@ CheckReport check_layer(const L& layer, const Shape& in, const LayerChecks& chec
     return check_layer<Offered, Wanted, Use>(ranks, layer, in, checks);
   });
 }
+
+///@{
+/// The same on a mesh of these sizes, without the differences: ranks along `replica` and `data`
+/// have other samples, those along `context` other tokens of a sample, or what `Offered` and
+/// `Wanted` say as the Ends of a Model do. `ranks` are as many as the mesh has; without them,
+/// threads are made.
+///
+///     check_layer({.data = 3, .tensor = 2}, MyLayer{}, tokens).require();
+///     using Rows = SamplesOverMesh<Invariant, Axis::height>;
+///     check_layer<Rows, Rows>({.context = 3}, MyLayer{}, images).require();
+///
+/// throws   as the layer; argument_error for another number of ranks
+template <Layout Offered = Invariant, Layout Wanted = Invariant, class Use = TrainWithInputGradient,
+          class L, Communicator C>
+CheckReport check_layer(C& ranks, const mesh& sizes, const L& layer, const Shape& in,
+                        const LayerChecks& checks = {}) {
+  static_assert(detail::must_be_one_axis<C>());
+  static_assert(detail::must_be_set_and_read<Offered, Wanted>());
+  using Counted = MeshRanks<CountingCommunicator<C>>;
+  return detail::LayerChecker<Ends<Offered, Wanted>, Use, L, C, Counted>(
+             ranks, Counted(CountingCommunicator<C>(ranks), sizes),
+             detail::sentence({" on the mesh ", sizes}), layer, in, checks)
+      .run();
+}
+template <Layout Offered = Invariant, Layout Wanted = Invariant, class Use = TrainWithInputGradient,
+          class L>
+CheckReport check_layer(const mesh& sizes, const L& layer, const Shape& in,
+                        const LayerChecks& checks = {}) {
+  const int all[]{sizes.size()};
+  return detail::checked_on_threads(name_of<L>(), all, [&](ThreadCommunicator& ranks) {
+    return check_layer<Offered, Wanted, Use>(ranks, sizes, layer, in, checks);
+  });
+}
+///@}
 
 }  // namespace shardwise

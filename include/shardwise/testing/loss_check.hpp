@@ -110,7 +110,7 @@ LossOnRank loss_on_rank(C& ranks, const Chosen& loss, const LossData<T>& data,
   auto frame = loss_frame<L>(run, loss, data.shape, {data.samples(), of_step}, false);
   const auto value = static_cast<double>(
       loss(frame, View<const double, L>(prediction.view()), target, gradient.view()));
-  return {{"the loss", advice_for_loss, true, {0}, {value}},
+  return {{"the loss", advice_for_loss, layout_value<Invariant>, {0}, {value}},
           numbered_values("the gradient", advice_for_slopes, gradient.view())};
 }
 
@@ -140,7 +140,8 @@ class LossChecker {
   }
 
   ManyAgainstOne<C> comparison(const std::string& layout) const {
-    return {ranks_, name_of<Chosen>() + on_ranks(ranks_.size()) + ", " + layout};
+    return {ranks_, CountingCommunicator<C>(ranks_),
+            name_of<Chosen>() + on_ranks(ranks_.size()) + ", " + layout};
   }
 
   /// The gradient of the whole prediction, compared with differences on this rank alone.
@@ -190,7 +191,7 @@ class LossChecker {
   /// The loss of a batch of the step, whose calls are compared with its exchanges.
   template <Layout L>
   LossOnRank batch(ManyAgainstOne<C>& found, const LossData<T>& data) {
-    found.counted().clear();
+    found.forget_calls();
     LossOnRank mine = loss_on_rank<L>(found.counted(), loss_, data, data_.samples());
     found.compare_calls("the loss, whose plan is its `exchanges`",
                         plan_loss<L>(loss_, data.shape, Dtype::float64));

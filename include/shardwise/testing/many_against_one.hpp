@@ -16,8 +16,13 @@
 #include <vector>
 
 #include "shardwise/comm/counting.hpp"
+#include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/core/mesh.hpp"
 #include "shardwise/core/sentence.hpp"
+#include "shardwise/core/shape.hpp"
+#include "shardwise/layout/layout_value.hpp"
+#include "shardwise/layout/over.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/testing/calls.hpp"
 #include "shardwise/testing/oracle.hpp"
@@ -43,6 +48,29 @@ std::vector<std::size_t> global_numbers(const Shape& shape, Place place) {
   return numbers;
 }
 
+/// The same on a mesh, whose axes cut the tensor from the outer ones to the inner ones.
+template <MeshLayout L>
+std::vector<std::size_t> global_numbers(const Shape& shape, const MeshPlace& place) {
+  std::vector<std::size_t> numbers(shape.elements());
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  Shape local = shape;
+  for (const MeshAxis axis : mesh_axes) {
+    const LayoutValue layout = layout_value<L>[axis];
+    const auto [rank, size] = place[axis];
+    if (!layout.cuts() || size == 1) continue;
+    const std::vector<std::size_t> owner = oracle::owners(local, layout.axis, size);
+    std::vector<std::size_t> held;
+    for (std::size_t i = 0; i < owner.size(); ++i)
+      if (owner[i] == static_cast<std::size_t>(rank)) held.push_back(numbers[i]);
+    Dim& cut = local[local.find(layout.axis)];
+    const std::vector<std::size_t> of_unit = oracle::owners_of_units(cut.units, size);
+    cut.units = static_cast<std::size_t>(
+        std::count(of_unit.begin(), of_unit.end(), static_cast<std::size_t>(rank)));
+    numbers = std::move(held);
+  }
+  return numbers;
+}
+
 /// Calls f(element, number) for each element that a rank holds, with a number made of the seed and
 /// of its place in the whole tensor: one of the integers -2, -1, 1 and 2, or one in [-1, 1).
 template <class T, Layout L, class F>
@@ -59,7 +87,7 @@ void for_each_made(View<T, L> tensor, MadeOf what, std::uint64_t seed, F f) {
 struct NumberedValues {
   std::string name;
   const char* advice;
-  bool is_copy;  ///< all ranks hold the same
+  MeshLayoutValue layout;  ///< ranks along axes that do not cut it hold the same
   std::vector<std::size_t> elements;
   std::vector<double> values;
 };
@@ -68,7 +96,7 @@ template <class T, Layout L>
 NumberedValues numbered_values(std::string name, const char* advice, View<T, L> tensor) {
   return {std::move(name),
           advice,
-          !ShardedLayout<L>,
+          layout_value<L>,
           global_numbers<L>(tensor.global(), tensor.place()),
           {tensor.data(), tensor.data() + tensor.size()}};
 }
@@ -92,15 +120,20 @@ inline std::array<std::string, 2> told_apart(double a, double b) {
 }
 
 /// The comparisons of this rank, one of many, with one rank alone and with a plan, as a report.
-template <Communicator C>
+/// `Counted` are CountingCommunicators for the same ranks, of one axis or of a mesh.
+template <Communicator C, class Counted = CountingCommunicator<C>>
 class ManyAgainstOne {
  public:
   /// `subject` says what is checked, at the beginning of each failure.
-  ManyAgainstOne(C& ranks, std::string subject)
-      : ranks_(ranks), counted_(ranks), subject_(std::move(subject)) {}
+  ManyAgainstOne(C& ranks, Counted counted, std::string subject)
+      : ranks_(ranks), counted_(std::move(counted)), subject_(std::move(subject)) {}
 
   /// The ranks, whose calls it counts.
-  CountingCommunicator<C>& counted() { return counted_; }
+  Counted& counted() { return counted_; }
+  /// Forgets the calls that it has counted.
+  void forget_calls() {
+    for_each_axis([](MeshAxis, auto& along) { along.clear(); });
+  }
   /// What it has found on this rank.
   CheckReport& report() { return report_; }
 
@@ -108,22 +141,28 @@ class ManyAgainstOne {
 
   /// The calls since the last comparison must be those of the plan. A collective.
   void compare_calls(std::string_view part, const CollectiveList& planned) {
-    const std::vector<CountedCall> log(counted_.log().begin(), counted_.log().end());
-    const std::string wrong = difference_from_plan(part, planned_calls<C>(planned, ranks_.size()),
-                                                   counted_calls(ranks_, log));
-    ++report_.checked;
-    if (!wrong.empty()) fail("it sends other than planned, in " + wrong);
-    counted_.clear();
+    for_each_axis([&](MeshAxis axis, auto& along) {
+      const std::vector<CountedCall> log = along.log();
+      const std::string wrong = difference_from_plan(part, planned_calls<C>(planned, sizes(), axis),
+                                                     counted_calls(ranks_, log));
+      ++report_.checked;
+      if (!wrong.empty()) fail(sentence({"it sends other than planned, in ", wrong, of(axis)}));
+    });
+    forget_calls();
   }
 
-  /// What all ranks hold must have the same bits on all. A collective.
+  /// What several ranks hold alike must have the same bits on all of them. A collective, which
+  /// forgets the calls before it.
   void compare_copies(const NumberedValues& mine) {
-    if (!mine.is_copy) return;
-    std::vector<double> first = mine.values;
-    ranks_.broadcast(std::span(first), 0);
-    if (first != mine.values)
-      fail(mine.name + " on rank " + std::to_string(ranks_.rank()) +
-           " is not that of rank 0 bit by bit, and all should hold the same. " + mine.advice);
+    for_each_axis([&](MeshAxis axis, auto& along) {
+      if (mine.layout[axis].cuts()) return;
+      std::vector<double> first = mine.values;
+      along.broadcast(std::span(first), 0);
+      if (first != mine.values)
+        fail(sentence({mine.name, " on rank ", along.rank(), " is not that of rank 0 bit by bit",
+                       of(axis), ", and all should hold the same. ", mine.advice}));
+    });
+    forget_calls();
   }
 
   /// `whole` is one rank's, and has all elements in their order. Differences up to `bound`, as in
@@ -153,8 +192,35 @@ class ManyAgainstOne {
   }
 
  private:
+  static constexpr bool is_on_mesh = MeshCommunicator<Counted>;
+
+  /// Calls f(axis, ranks along it) for each axis with several ranks; ranks of one axis are those
+  /// along `tensor`.
+  template <class F>
+  void for_each_axis(const F& f) {
+    if constexpr (is_on_mesh) {
+      for (const MeshAxis axis : mesh_axes)
+        if (counted_.sizes()[axis] > 1) f(axis, counted_.along(axis));
+    } else {
+      f(MeshAxis::tensor, counted_);
+    }
+  }
+
+  mesh sizes() const {
+    if constexpr (is_on_mesh) {
+      return counted_.sizes();
+    } else {
+      return {.tensor = ranks_.size()};
+    }
+  }
+
+  /// " along data", for an error on a mesh.
+  static std::string of(MeshAxis axis) {
+    return is_on_mesh ? sentence({" along ", name(axis)}) : "";
+  }
+
   C& ranks_;
-  CountingCommunicator<C> counted_;
+  Counted counted_;
   std::string subject_;
   CheckReport report_;
 };
