@@ -90,7 +90,7 @@ void check_pipeline(const mesh& sizes, const std::vector<PipelineSchedule>& sche
 }  // namespace
 
 TEST_CASE("nccl: pipelines of every schedule") {
-  using enum PipelineWork;
+  using enum PipelineSchedule::Work;
   PipelineSchedule own(3);  // the last rank goes backward as late as it can
   own.add_rank(
       {{forward, 0}, {forward, 1}, {backward, 0}, {forward, 2}, {backward, 1}, {backward, 2}});

@@ -150,14 +150,15 @@ Parameters train_summing(MeshRanks<LateRanks>& ranks, const PipelineSchedule& sc
 
 /// Each stage has as many micro-batches in flight as the schedule says.
 template <class Stages>
-void check_flights(Stages& stages, std::span<const PipelineAction> actions) {
+void check_flights(Stages& stages, std::span<const PipelineSchedule::Action> actions) {
   int chunk = 0;
   stages.for_each([&](auto& stage) {
     int in_flight = 0, most = 0;
-    for (const PipelineAction& action : actions) {
+    for (const PipelineSchedule::Action& action : actions) {
       if (action.chunk != chunk) continue;
-      if (action.work == PipelineWork::forward) most = std::max(most, ++in_flight);
-      if (action.work == PipelineWork::backward || action.work == PipelineWork::backward_parameters)
+      if (action.work == PipelineSchedule::Work::forward) most = std::max(most, ++in_flight);
+      if (action.work == PipelineSchedule::Work::backward ||
+          action.work == PipelineSchedule::Work::backward_parameters)
         --in_flight;
     }
     CHECK(stage.model().flights() == static_cast<std::size_t>(most));
@@ -374,13 +375,14 @@ namespace {
 /// All forwards, and then all backwards, in two parts; chunk after chunk.
 PipelineSchedule chunk_after_chunk(int ranks, int count, int chunks) {
   PipelineSchedule schedule(count, chunks);
-  std::vector<PipelineAction> actions;
+  std::vector<PipelineSchedule::Action> actions;
   for (int chunk = 0; chunk < chunks; ++chunk)
-    for (int k = 0; k < count; ++k) actions.push_back({PipelineWork::forward, k, chunk});
+    for (int k = 0; k < count; ++k) actions.push_back({PipelineSchedule::Work::forward, k, chunk});
   for (int chunk = chunks; chunk-- > 0;) {
-    for (int k = 0; k < count; ++k) actions.push_back({PipelineWork::backward_input, k, chunk});
     for (int k = 0; k < count; ++k)
-      actions.push_back({PipelineWork::backward_parameters, k, chunk});
+      actions.push_back({PipelineSchedule::Work::backward_input, k, chunk});
+    for (int k = 0; k < count; ++k)
+      actions.push_back({PipelineSchedule::Work::backward_parameters, k, chunk});
   }
   for (int rank = 0; rank < ranks; ++rank) schedule.add_rank(actions);
   return schedule;
@@ -694,7 +696,7 @@ TEST_CASE("steps that do not fit the pipeline are refused on all ranks") {
   CHECK(contains(
       error_with(gpipe(2, 4)),
       "pipeline: the schedule is for 4 micro-batches, but 3 inputs and 3 targets were given"));
-  using enum PipelineWork;
+  using enum PipelineSchedule::Work;
   PipelineSchedule other_order(2);
   for (int rank = 0; rank < 2; ++rank)
     other_order.add_rank({{forward, 1}, {forward, 0}, {backward, 0}, {backward, 1}});
@@ -830,7 +832,7 @@ TrainingResult scaled_steps(Models& models, Optimizers& optimizer, TrainStep tra
   LossScaler scaler(scales);
   const TrainingResult result = trained(
       models, steps, [&] { return train(StepOptions{.clip_norm = 0.25, .scaler = &scaler}); });
-  CHECK(scaler.state() == LossScaleState{.scale = 1024, .in_a_row = 2, .skipped = 1});
+  CHECK(scaler.state() == LossScaler::State{.scale = 1024, .in_a_row = 2, .skipped = 1});
   CHECK(optimizer.steps() == 2);
   return result;
 }

@@ -14,8 +14,8 @@ using namespace shardwise;
 
 namespace {
 
-using enum PipelineFault::Kind;
-using enum PipelineWork;
+using enum PipelineSchedule::Fault::Kind;
+using enum PipelineSchedule::Work;
 
 constexpr bool is_near(double a, double b) { return a - b < 1e-9 && b - a < 1e-9; }
 
@@ -24,7 +24,7 @@ constexpr bool is_near(double a, double b) { return a - b < 1e-9 && b - a < 1e-9
 template <class InFlight>
 constexpr bool has_times(const PipelineSchedule& schedule, double waits, double works,
                          InFlight&& in_flight) {
-  const PipelineTimes times = time_of(schedule);
+  const PipelineSchedule::Times times = time_of(schedule);
   for (int rank = 0; rank < schedule.ranks(); ++rank)
     if (times.most_in_flight[static_cast<std::size_t>(rank)] != in_flight(rank)) return false;
   return is_near(times.bubble, waits / (waits + works));
@@ -56,7 +56,7 @@ static_assert(thousandths(zero_bubble_h1(4, 8)) == 111);
 static_assert(time_of(interleaved_one_f_one_b(4, 8, 2)).most_in_flight[0] == 11);
 
 // A step of 2 ranks and 1 micro-batch by hand: 1 + 5 + 1 forward, 4 + 5 + 4 backward.
-constexpr PipelineCosts slow_messages{.backward_input = 3, .message = 5};
+constexpr PipelineSchedule::Costs slow_messages{.backward_input = 3, .message = 5};
 static_assert(time_of(one_f_one_b(2, 1), slow_messages).length == 20);
 static_assert(time_of(one_f_one_b(2, 1), slow_messages).bubble == 0.75);
 static_assert(time_of(interleaved_one_f_one_b(1, 1, 2), slow_messages).length == 5);  // no message
@@ -72,7 +72,7 @@ static_assert(fault_in(zero_bubble_h1(4, 8), Sends::one_posted) == none);
 static_assert(fault_in(zero_bubble_h1(4, 8), Sends::meeting) == deadlock);
 
 /// 2 ranks and 2 micro-batches, with these actions.
-using List = std::initializer_list<PipelineAction>;
+using List = std::initializer_list<PipelineSchedule::Action>;
 constexpr List all_forward{{forward, 0}, {forward, 1}, {backward, 0}, {backward, 1}};
 constexpr PipelineSchedule of_two(List first, List last) {
   PipelineSchedule schedule(2);
@@ -81,9 +81,9 @@ constexpr PipelineSchedule of_two(List first, List last) {
   return schedule;
 }
 constexpr PipelineSchedule with_last_rank(List actions) { return of_two(all_forward, actions); }
-constexpr bool has_fault(const PipelineSchedule& schedule, PipelineFault::Kind kind, int rank,
-                         std::size_t position, const PipelineAction& action) {
-  const PipelineFault fault = fault_in(schedule, Sends::buffered);
+constexpr bool has_fault(const PipelineSchedule& schedule, PipelineSchedule::Fault::Kind kind,
+                         int rank, std::size_t position, const PipelineSchedule::Action& action) {
+  const PipelineSchedule::Fault fault = fault_in(schedule, Sends::buffered);
   return fault == kind && fault.rank == rank && fault.position == position &&
          fault.action == action;
 }

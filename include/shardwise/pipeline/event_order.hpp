@@ -12,10 +12,10 @@
 #include "shardwise/pipeline/schedule_run.hpp"
 #include "shardwise/pipeline/stage_message.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 /// What a rank of a pipeline does in a step: an action, or one end of a message.
-struct PipelineEvent {
+struct StageEvent {
   /// The kinds of events.
   enum class Kind : std::uint8_t {
     receive,  ///< what the action needs of another stage
@@ -23,13 +23,11 @@ struct PipelineEvent {
     send      ///< what the action gives to another stage
   };
 
-  Kind kind = Kind::compute;  ///< what kind it is
-  PipelineAction action{};    ///< the action of this rank
+  Kind kind = Kind::compute;          ///< what kind it is
+  PipelineSchedule::Action action{};  ///< the action of this rank
 
-  friend constexpr bool operator==(const PipelineEvent&, const PipelineEvent&) = default;
+  friend constexpr bool operator==(const StageEvent&, const StageEvent&) = default;
 };
-
-namespace detail {
 
 /// When messages of a schedule pass from rank to rank if every forward and every part of a backward
 /// takes the time 1: an output when its receiver needs it, and a gradient when it is computed.
@@ -42,17 +40,17 @@ class MessageTimes {
         outputs_(GrowingList<double>::of_size(batches_in_stages())),
         gradients_(GrowingList<double>::of_size(batches_in_stages())) {
     for (int rank = 0; rank < schedule.ranks(); ++rank)
-      for (const PipelineAction& action : schedule.of(rank)) {
+      for (const PipelineSchedule::Action& action : schedule.of(rank)) {
         const std::size_t here = number(schedule.stage(rank, action.chunk), action.micro_batch);
         const double begin = begin_of(action);
-        if (action.work == PipelineWork::forward) outputs_[here] = begin;
-        if (action.work == PipelineWork::backward_input) gradients_[here] = begin + 1;
-        if (action.work == PipelineWork::backward) gradients_[here] = begin + 2;
+        if (action.work == PipelineSchedule::Work::forward) outputs_[here] = begin;
+        if (action.work == PipelineSchedule::Work::backward_input) gradients_[here] = begin + 1;
+        if (action.work == PipelineSchedule::Work::backward) gradients_[here] = begin + 2;
       }
   }
 
   /// When this action, an entry of the schedule, begins.
-  constexpr double begin_of(const PipelineAction& action) const {
+  constexpr double begin_of(const PipelineSchedule::Action& action) const {
     return begins_[static_cast<std::size_t>(&action - schedule_.of(0).data())];
   }
   constexpr double of(const StageMessage& message) const {
@@ -85,19 +83,17 @@ struct PlacedEvent {
   double time = 0;
   bool is_action = false;
   StageMessage message{};
-  PipelineEvent event{};
+  StageEvent event{};
 
   friend constexpr bool operator<(const PlacedEvent& a, const PlacedEvent& b) {
     const auto place = [](const PlacedEvent& e) {
-      const bool is_received = e.event.kind == PipelineEvent::Kind::receive;
+      const bool is_received = e.event.kind == StageEvent::Kind::receive;
       return std::tuple(e.time, e.is_action, e.message.from, e.message.to, e.message.micro_batch,
                         is_received);  // one rank may have both ends, if it has all stages
     };
     return place(a) < place(b);
   }
 };
-
-}  // namespace detail
 
 /// What a rank does in a step of a schedule that runs with buffered sends, in order.
 ///
@@ -114,30 +110,29 @@ struct PlacedEvent {
 /// a sender may wait for its receiver to end an action with others.
 ///
 /// source   "Question about send/recv scheduling", the issue 784 of NVIDIA/nccl
-constexpr detail::GrowingList<PipelineEvent> events_of(const PipelineSchedule& schedule, int rank,
-                                                       Sends sends) {
-  using Kind = PipelineEvent::Kind;
-  detail::GrowingList<PipelineEvent> events;
+constexpr GrowingList<StageEvent> events_of(const PipelineSchedule& schedule, int rank,
+                                            Sends sends) {
+  using Kind = StageEvent::Kind;
+  GrowingList<StageEvent> events;
   if (sends != Sends::meeting) {
-    for (const PipelineAction& action : schedule.of(rank)) {
-      if (detail::needed_by(schedule, rank, action).exists()) events.add({Kind::receive, action});
+    for (const PipelineSchedule::Action& action : schedule.of(rank)) {
+      if (needed_by(schedule, rank, action).exists()) events.add({Kind::receive, action});
       events.add({Kind::compute, action});
-      if (detail::given_by(schedule, rank, action).exists()) events.add({Kind::send, action});
+      if (given_by(schedule, rank, action).exists()) events.add({Kind::send, action});
     }
     return events;
   }
-  const detail::MessageTimes times(schedule);
-  detail::GrowingList<detail::PlacedEvent> placed;
-  for (const PipelineAction& action : schedule.of(rank)) {
+  const MessageTimes times(schedule);
+  GrowingList<PlacedEvent> placed;
+  for (const PipelineSchedule::Action& action : schedule.of(rank)) {
     placed.add({times.begin_of(action), true, {}, {Kind::compute, action}});
-    for (const auto& [kind, message] :
-         {std::pair{Kind::receive, detail::needed_by(schedule, rank, action)},
-          std::pair{Kind::send, detail::given_by(schedule, rank, action)}})
+    for (const auto& [kind, message] : {std::pair{Kind::receive, needed_by(schedule, rank, action)},
+                                        std::pair{Kind::send, given_by(schedule, rank, action)}})
       if (message.exists()) placed.add({times.of(message), false, message, {kind, action}});
   }
   std::sort(placed.begin(), placed.end());
-  for (const detail::PlacedEvent& one : placed) events.add(one.event);
+  for (const PlacedEvent& one : placed) events.add(one.event);
   return events;
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -13,7 +13,7 @@ namespace shardwise {
 namespace detail {
 
 /// The actions of a rank.
-using RankList = GrowingList<PipelineAction>;
+using RankList = GrowingList<PipelineSchedule::Action>;
 
 /// A schedule of these sizes; `add(actions, rank)` adds the actions of each rank.
 /// throws   argument_error if one of them is below 1
@@ -52,9 +52,9 @@ constexpr PipelineSchedule gpipe(int ranks, int micro_batches) {
   return detail::schedule_of("gpipe", ranks, micro_batches, 1,
                              [=](detail::RankList& actions, int /*rank*/) {
                                for (int k = 0; k < micro_batches; ++k)
-                                 actions.add({PipelineWork::forward, k});
+                                 actions.add({PipelineSchedule::Work::forward, k});
                                for (int k = 0; k < micro_batches; ++k)
-                                 actions.add({PipelineWork::backward, k});
+                                 actions.add({PipelineSchedule::Work::backward, k});
                              });
 }
 
@@ -68,10 +68,10 @@ constexpr PipelineSchedule one_f_one_b(int ranks, int micro_batches) {
                                detail::append_in_turn(
                                    std::min(ranks - 1 - rank, micro_batches), micro_batches,
                                    [&](int k) {
-                                     actions.add({PipelineWork::forward, k});
+                                     actions.add({PipelineSchedule::Work::forward, k});
                                    },
                                    [&](int k) {
-                                     actions.add({PipelineWork::backward, k});
+                                     actions.add({PipelineSchedule::Work::backward, k});
                                    });
                              });
 }
@@ -91,19 +91,20 @@ constexpr PipelineSchedule interleaved_one_f_one_b(int ranks, int micro_batches,
          ranks, " ranks, but it is ", micro_batches, "; give such a number, or use one_f_one_b"});
   // Micro-batches go through all chunks in groups of one for each rank.
   const int group = ranks * chunks;
-  const auto append = [=](detail::RankList& actions, PipelineWork work, int k) {
+  const auto append = [=](detail::RankList& actions, PipelineSchedule::Work work, int k) {
     const int chunk = k % group / ranks;
     actions.add({work, k / group * ranks + k % ranks,
-                 work == PipelineWork::forward ? chunk : chunks - 1 - chunk});
+                 work == PipelineSchedule::Work::forward ? chunk : chunks - 1 - chunk});
   };
   const int count = micro_batches * chunks;
-  return detail::schedule_of("interleaved_one_f_one_b", ranks, micro_batches, chunks,
-                             [=](detail::RankList& actions, int rank) {
-                               detail::append_in_turn(
-                                   std::min(2 * (ranks - 1 - rank) + (chunks - 1) * ranks, count),
-                                   count, [&](int k) { append(actions, PipelineWork::forward, k); },
-                                   [&](int k) { append(actions, PipelineWork::backward, k); });
-                             });
+  return detail::schedule_of(
+      "interleaved_one_f_one_b", ranks, micro_batches, chunks,
+      [=](detail::RankList& actions, int rank) {
+        detail::append_in_turn(
+            std::min(2 * (ranks - 1 - rank) + (chunks - 1) * ranks, count), count,
+            [&](int k) { append(actions, PipelineSchedule::Work::forward, k); },
+            [&](int k) { append(actions, PipelineSchedule::Work::backward, k); });
+      });
 }
 
 /// 1F1B whose backward is in two parts. On rank r, the part for the parameters is r micro-batches
@@ -113,22 +114,22 @@ constexpr PipelineSchedule interleaved_one_f_one_b(int ranks, int micro_batches,
 /// throws   argument_error if a number is below 1
 /// source   Qi et al. 2023, "Zero bubble pipeline parallelism", schedule ZB-H1
 constexpr PipelineSchedule zero_bubble_h1(int ranks, int micro_batches) {
-  return detail::schedule_of("zero_bubble_h1", ranks, micro_batches, 1,
-                             [=](detail::RankList& actions, int rank) {
-                               int next = 0;  // whose part for the parameters is to come
-                               detail::append_in_turn(
-                                   std::min(ranks - 1 - rank, micro_batches), micro_batches,
-                                   [&](int k) {
-                                     actions.add({PipelineWork::forward, k});
-                                   },
-                                   [&](int k) {
-                                     actions.add({PipelineWork::backward_input, k});
-                                     if (k - next >= rank)
-                                       actions.add({PipelineWork::backward_parameters, next++});
-                                   });
-                               while (next < micro_batches)
-                                 actions.add({PipelineWork::backward_parameters, next++});
-                             });
+  return detail::schedule_of(
+      "zero_bubble_h1", ranks, micro_batches, 1, [=](detail::RankList& actions, int rank) {
+        int next = 0;  // whose part for the parameters is to come
+        detail::append_in_turn(
+            std::min(ranks - 1 - rank, micro_batches), micro_batches,
+            [&](int k) {
+              actions.add({PipelineSchedule::Work::forward, k});
+            },
+            [&](int k) {
+              actions.add({PipelineSchedule::Work::backward_input, k});
+              if (k - next >= rank)
+                actions.add({PipelineSchedule::Work::backward_parameters, next++});
+            });
+        while (next < micro_batches)
+          actions.add({PipelineSchedule::Work::backward_parameters, next++});
+      });
 }
 
 }  // namespace shardwise

@@ -63,7 +63,7 @@ constexpr MessagePlan plan_messages(const L& whole, const mesh& sizes,
                                     std::span<const shapes_t<typename E::offered>> micro_batches,
                                     int rank, Dtype dtype = Dtype::float32) {
   MessagePlan plan;
-  for (const PipelineAction& action : schedule.of(rank)) {
+  for (const PipelineSchedule::Action& action : schedule.of(rank)) {
     const detail::StageMessage message = detail::given_by(schedule, rank, action);
     if (!message.exists()) continue;
     const auto cut = static_cast<std::size_t>(message.is_gradient() ? message.to : message.from);

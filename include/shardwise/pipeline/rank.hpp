@@ -84,7 +84,7 @@ MeshRanks<C> stage_ranks(MeshRanks<C>& ranks) {
 struct CheckedSchedule {
   PipelineSchedule schedule{0};
   std::uint32_t digest = 0;
-  GrowingList<PipelineEvent> events{};
+  GrowingList<StageEvent> events{};
 };
 
 /// What a rank of a pipeline has once for all its stages: its groups, and the schedule that it

@@ -15,7 +15,7 @@
 namespace shardwise {
 
 /// What is wrong with a pipeline schedule, see `fault_in`.
-struct PipelineFault {
+struct PipelineSchedule::Fault {
   /// The kinds of faults, in the order in which they are looked for.
   enum class Kind : std::uint8_t {
     none,
@@ -27,13 +27,13 @@ struct PipelineFault {
     deadlock      ///< ranks wait for each other
   };
 
-  Kind kind = Kind::none;        ///< what kind it is
-  int rank = 0;                  ///< on which rank
-  std::size_t position = 0;      ///< where in the actions of that rank, counted from 0
-  PipelineAction action{};       ///< the action there; that which is missing
-  detail::StageMessage other{};  ///< for `order`: the message that the rank receives
+  Kind kind = Kind::none;             ///< what kind it is
+  int rank = 0;                       ///< on which rank
+  std::size_t position = 0;           ///< where in the actions of that rank, counted from 0
+  PipelineSchedule::Action action{};  ///< the action there; that which is missing
+  detail::StageMessage other{};       ///< for `order`: the message that the rank receives
 
-  friend constexpr bool operator==(const PipelineFault& fault, Kind expected) {
+  friend constexpr bool operator==(const PipelineSchedule::Fault& fault, Kind expected) {
     return fault.kind == expected;
   }
 };
@@ -41,8 +41,9 @@ struct PipelineFault {
 namespace detail {
 
 /// What is wrong, and what to do.
-inline std::string complaint(const PipelineSchedule& schedule, const PipelineFault& fault) {
-  using Kind = PipelineFault::Kind;
+inline std::string complaint(const PipelineSchedule& schedule,
+                             const PipelineSchedule::Fault& fault) {
+  using Kind = PipelineSchedule::Fault::Kind;
   const StageMessage needed = needed_by(schedule, fault.rank, fault.action);
   switch (fault.kind) {
     case Kind::none:
@@ -73,8 +74,8 @@ inline std::string complaint(const PipelineSchedule& schedule, const PipelineFau
 
 /// Throws argument_error for a schedule with this fault.
 [[noreturn, gnu::noinline, gnu::cold]] inline void refuse(const PipelineSchedule& schedule,
-                                                          const PipelineFault& fault) {
-  if (fault == PipelineFault::Kind::no_sizes)
+                                                          const PipelineSchedule::Fault& fault) {
+  if (fault == PipelineSchedule::Fault::Kind::no_sizes)
     throw argument_error({"pipeline schedule: ", complaint(schedule, fault)});
   throw argument_error({"pipeline schedule: rank ", fault.rank, ", action ", fault.position, ", ",
                         fault.action, ": ", complaint(schedule, fault)});
@@ -89,11 +90,11 @@ class RankActions {
         rank_(rank),
         done_(GrowingList<Done>::of_size(schedule.batches_in_chunks())) {}
 
-  constexpr PipelineFault fault() {
-    using Kind = PipelineFault::Kind;
-    const std::span<const PipelineAction> actions = schedule_.of(rank_);
+  constexpr PipelineSchedule::Fault fault() {
+    using Kind = PipelineSchedule::Fault::Kind;
+    const std::span<const PipelineSchedule::Action> actions = schedule_.of(rank_);
     for (std::size_t i = 0; i < actions.size(); ++i) {
-      const PipelineAction& action = actions[i];
+      const PipelineSchedule::Action& action = actions[i];
       if (action.chunk < 0 || action.chunk >= schedule_.chunks() || action.micro_batch < 0 ||
           action.micro_batch >= schedule_.micro_batches())
         return {Kind::outside, rank_, i, action};
@@ -115,17 +116,18 @@ class RankActions {
     return done_[schedule_.number(chunk, micro_batch)];
   }
 
-  static constexpr Done before(PipelineWork work) {
+  static constexpr Done before(PipelineSchedule::Work work) {
     constexpr Done done[] = {Done::nothing, Done::forward, Done::forward, Done::input};
     return done[static_cast<std::size_t>(work)];
   }
-  static constexpr Done behind(PipelineWork work) {
+  static constexpr Done behind(PipelineSchedule::Work work) {
     constexpr Done done[] = {Done::forward, Done::all, Done::input, Done::all};
     return done[static_cast<std::size_t>(work)];
   }
-  static constexpr PipelineWork next(Done done) {
-    constexpr PipelineWork works[] = {PipelineWork::forward, PipelineWork::backward,
-                                      PipelineWork::backward_parameters};
+  static constexpr PipelineSchedule::Work next(Done done) {
+    constexpr PipelineSchedule::Work works[] = {PipelineSchedule::Work::forward,
+                                                PipelineSchedule::Work::backward,
+                                                PipelineSchedule::Work::backward_parameters};
     return works[static_cast<std::size_t>(done)];
   }
 

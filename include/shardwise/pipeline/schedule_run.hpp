@@ -15,7 +15,8 @@
 namespace shardwise {
 
 /// When a rank that sends to another stage goes on. A rank sends what an action gives right behind
-/// it; over NCCL, where `meeting` would end in a deadlock, steps send in the order of `events_of`.
+/// it; over NCCL, where `meeting` would end in a deadlock, steps send in the order of
+/// event_order.hpp.
 enum class Sends : std::uint8_t {
   buffered,    ///< at once, as thread ranks do
   one_posted,  ///< when the message before it was taken: receivers have posted one receive for
@@ -25,7 +26,7 @@ enum class Sends : std::uint8_t {
 
 /// Times of one micro-batch on one rank, in all its chunks together, in any unit; equal for all
 /// ranks, micro-batches and chunks.
-struct PipelineCosts {
+struct PipelineSchedule::Costs {
   double forward = 1;              ///< of forward
   double backward_input = 1;       ///< of the part of backward for the input
   double backward_parameters = 1;  ///< of the part of backward for the parameters
@@ -33,7 +34,7 @@ struct PipelineCosts {
 };
 
 /// The times of a pipeline schedule.
-struct PipelineTimes {
+struct PipelineSchedule::Times {
   double length = 0;  ///< of the step, in the unit of the costs
   double bubble = 0;  ///< the share of all ranks' time in which they wait
   detail::GrowingList<int>
@@ -48,7 +49,8 @@ namespace detail {
 /// are those of buffered sends.
 class ScheduleRun {
  public:
-  constexpr ScheduleRun(const PipelineSchedule& schedule, Sends sends, const PipelineCosts& costs)
+  constexpr ScheduleRun(const PipelineSchedule& schedule, Sends sends,
+                        const PipelineSchedule::Costs& costs)
       : schedule_(schedule),
         sends_(sends),
         costs_(costs),
@@ -57,7 +59,7 @@ class ScheduleRun {
         begins_(GrowingList<double>::of_size(schedule.actions())) {
     Sent* messages = &sent_[0];
     for (int rank = 0; rank < schedule.ranks(); ++rank) {
-      const std::span<const PipelineAction> actions = schedule.of(rank);
+      const std::span<const PipelineSchedule::Action> actions = schedule.of(rank);
       Rank one{rank, actions.data(), actions.data() + actions.size()};
       one.outputs.sent = messages;
       one.gradients.sent = messages + schedule.batches_in_chunks();
@@ -69,16 +71,16 @@ class ScheduleRun {
   ScheduleRun& operator=(const ScheduleRun&) = delete;
 
   /// Runs it as far as it can; where it cannot go on, the fault.
-  constexpr PipelineFault run() {
+  constexpr PipelineSchedule::Fault run() {
     for (bool has_moved = true; has_moved;) {
       has_moved = false;
       for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
         while (goes_on(ranks_[rank])) has_moved = true;
-        if (fault_.kind != PipelineFault::Kind::none) return fault_;
+        if (fault_.kind != PipelineSchedule::Fault::Kind::none) return fault_;
       }
     }
     for (const Rank& rank : ranks_)
-      if (rank.next != rank.end) return fault_at(rank, PipelineFault::Kind::deadlock);
+      if (rank.next != rank.end) return fault_at(rank, PipelineSchedule::Fault::Kind::deadlock);
     return {};
   }
 
@@ -87,8 +89,8 @@ class ScheduleRun {
   constexpr const GrowingList<double>& begins() const { return begins_; }
 
   /// Of a schedule that ran to its end.
-  constexpr PipelineTimes times() const {
-    PipelineTimes times;
+  constexpr PipelineSchedule::Times times() const {
+    PipelineSchedule::Times times;
     double busy = 0;
     for (const Rank& rank : ranks_) {
       times.length = std::max(times.length, rank.clock);
@@ -111,8 +113,8 @@ class ScheduleRun {
   };
   struct Rank {
     int number = 0;
-    const PipelineAction* next = nullptr;
-    const PipelineAction* end = nullptr;
+    const PipelineSchedule::Action* next = nullptr;
+    const PipelineSchedule::Action* end = nullptr;
     bool has_computed = false;  // the next action, but not sent what it gives
     Channel outputs{};          // to this rank
     Channel gradients{};        // to this rank
@@ -122,8 +124,8 @@ class ScheduleRun {
     int most_in_flight = 0;
   };
 
-  constexpr PipelineFault fault_at(const Rank& rank, PipelineFault::Kind kind,
-                                   const StageMessage& other = {}) {
+  constexpr PipelineSchedule::Fault fault_at(const Rank& rank, PipelineSchedule::Fault::Kind kind,
+                                             const StageMessage& other = {}) {
     const auto position = rank.next - schedule_.of(rank.number).data();
     return {kind, rank.number, static_cast<std::size_t>(position), *rank.next, other};
   }
@@ -154,7 +156,7 @@ class ScheduleRun {
     if (from.taken == from.count) return false;
     const Sent& next = from.sent[from.taken];
     if (next.message != needed) {
-      fault_ = fault_at(rank, PipelineFault::Kind::order, next.message);
+      fault_ = fault_at(rank, PipelineSchedule::Fault::Kind::order, next.message);
       return false;
     }
     rank.clock = std::max(rank.clock, next.time);
@@ -181,39 +183,40 @@ class ScheduleRun {
            from.taken == from.count;
   }
 
-  constexpr void compute(Rank& rank, PipelineWork work) {
+  constexpr void compute(Rank& rank, PipelineSchedule::Work work) {
     double time = 0;
-    if (work == PipelineWork::forward) time = costs_.forward;
-    if (work == PipelineWork::backward || work == PipelineWork::backward_input)
+    if (work == PipelineSchedule::Work::forward) time = costs_.forward;
+    if (work == PipelineSchedule::Work::backward || work == PipelineSchedule::Work::backward_input)
       time += costs_.backward_input;
-    if (work == PipelineWork::backward || work == PipelineWork::backward_parameters)
+    if (work == PipelineSchedule::Work::backward ||
+        work == PipelineSchedule::Work::backward_parameters)
       time += costs_.backward_parameters;
     rank.clock += time / schedule_.chunks();
     rank.busy += time / schedule_.chunks();
-    if (work == PipelineWork::forward) {
+    if (work == PipelineSchedule::Work::forward) {
       ++rank.in_flight;
       rank.most_in_flight = std::max(rank.most_in_flight, rank.in_flight);
-    } else if (work != PipelineWork::backward_input) {
+    } else if (work != PipelineSchedule::Work::backward_input) {
       --rank.in_flight;
     }
   }
 
   const PipelineSchedule& schedule_;
   Sends sends_;
-  PipelineCosts costs_;
+  PipelineSchedule::Costs costs_;
   GrowingList<Sent> sent_;      // room for the messages to all ranks
   GrowingList<double> begins_;  // of the actions of all ranks
   GrowingList<Rank> ranks_{};
-  PipelineFault fault_{};
+  PipelineSchedule::Fault fault_{};
 };
 
 /// What is wrong with a schedule before any message is sent.
-constexpr PipelineFault fault_in_actions(const PipelineSchedule& schedule) {
+constexpr PipelineSchedule::Fault fault_in_actions(const PipelineSchedule& schedule) {
   if (schedule.ranks() < 1 || schedule.chunks() < 1 || schedule.micro_batches() < 1)
-    return {PipelineFault::Kind::no_sizes};
+    return {PipelineSchedule::Fault::Kind::no_sizes};
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
-    const PipelineFault fault = RankActions(schedule, rank).fault();
-    if (fault.kind != PipelineFault::Kind::none) return fault;
+    const PipelineSchedule::Fault fault = RankActions(schedule, rank).fault();
+    if (fault.kind != PipelineSchedule::Fault::Kind::none) return fault;
   }
   return {};
 }
@@ -223,10 +226,11 @@ constexpr PipelineFault fault_in_actions(const PipelineSchedule& schedule) {
 /// What is wrong with a schedule on ranks with such sends; of the kind `none` if it runs to its
 /// end. In constant expressions too:
 ///
-///     static_assert(fault_in(one_f_one_b(4, 8), Sends::buffered) == PipelineFault::Kind::none);
-constexpr PipelineFault fault_in(const PipelineSchedule& schedule, Sends sends) {
-  const PipelineFault fault = detail::fault_in_actions(schedule);
-  if (fault.kind != PipelineFault::Kind::none) return fault;
+///     static_assert(fault_in(one_f_one_b(4, 8), Sends::buffered) ==
+///     PipelineSchedule::Fault::Kind::none);
+constexpr PipelineSchedule::Fault fault_in(const PipelineSchedule& schedule, Sends sends) {
+  const PipelineSchedule::Fault fault = detail::fault_in_actions(schedule);
+  if (fault.kind != PipelineSchedule::Fault::Kind::none) return fault;
   return detail::ScheduleRun(schedule, sends, {}).run();
 }
 
@@ -236,8 +240,8 @@ namespace detail {
 /// throws   argument_error that says on which rank, at which of its actions, what is wrong, and
 ///          what to do
 constexpr void require_to_run(const PipelineSchedule& schedule, Sends sends) {
-  const PipelineFault fault = fault_in(schedule, sends);
-  if (fault.kind != PipelineFault::Kind::none) detail::refuse(schedule, fault);
+  const PipelineSchedule::Fault fault = fault_in(schedule, sends);
+  if (fault.kind != PipelineSchedule::Fault::Kind::none) detail::refuse(schedule, fault);
 }
 
 }  // namespace detail
@@ -247,12 +251,13 @@ constexpr void require_to_run(const PipelineSchedule& schedule, Sends sends) {
 ///     static_assert(time_of(one_f_one_b(4, 8)).bubble < 0.28);  // (P-1) / (M+P-1) = 3/11
 ///
 /// throws   argument_error for a schedule that does not run, as `require_to_run`
-constexpr PipelineTimes time_of(const PipelineSchedule& schedule, const PipelineCosts& costs = {}) {
-  PipelineFault fault = detail::fault_in_actions(schedule);
-  if (fault.kind != PipelineFault::Kind::none) detail::refuse(schedule, fault);
+constexpr PipelineSchedule::Times time_of(const PipelineSchedule& schedule,
+                                          const PipelineSchedule::Costs& costs = {}) {
+  PipelineSchedule::Fault fault = detail::fault_in_actions(schedule);
+  if (fault.kind != PipelineSchedule::Fault::Kind::none) detail::refuse(schedule, fault);
   detail::ScheduleRun run(schedule, Sends::buffered, costs);
   fault = run.run();
-  if (fault.kind != PipelineFault::Kind::none) detail::refuse(schedule, fault);
+  if (fault.kind != PipelineSchedule::Fault::Kind::none) detail::refuse(schedule, fault);
   return run.times();
 }
 

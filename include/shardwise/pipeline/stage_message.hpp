@@ -33,18 +33,18 @@ inline std::string to_string(const StageMessage& message) {
 /// What this action of this rank needs of another stage, and what it gives to another one; a
 /// message that does not exist if nothing.
 constexpr StageMessage needed_by(const PipelineSchedule& schedule, int rank,
-                                 const PipelineAction& action) {
-  if (action.work == PipelineWork::backward_parameters) return {};
+                                 const PipelineSchedule::Action& action) {
+  if (action.work == PipelineSchedule::Work::backward_parameters) return {};
   const int stage = schedule.stage(rank, action.chunk);
-  const int from = action.work == PipelineWork::forward ? stage - 1 : stage + 1;
+  const int from = action.work == PipelineSchedule::Work::forward ? stage - 1 : stage + 1;
   if (from < 0 || from == schedule.stages()) return {};
   return {from, stage, action.micro_batch};
 }
 constexpr StageMessage given_by(const PipelineSchedule& schedule, int rank,
-                                const PipelineAction& action) {
-  if (action.work == PipelineWork::backward_parameters) return {};
+                                const PipelineSchedule::Action& action) {
+  if (action.work == PipelineSchedule::Work::backward_parameters) return {};
   const int stage = schedule.stage(rank, action.chunk);
-  const int to = action.work == PipelineWork::forward ? stage + 1 : stage - 1;
+  const int to = action.work == PipelineSchedule::Work::forward ? stage + 1 : stage - 1;
   if (to < 0 || to == schedule.stages()) return {};
   return {stage, to, action.micro_batch};
 }

@@ -38,15 +38,15 @@ class StageRun {
   StageRun(const StageRun&) = delete;
   StageRun& operator=(const StageRun&) = delete;
 
-  void run(const PipelineEvent& event) {
+  void run(const StageEvent& event) {
     const auto batch = static_cast<std::size_t>(event.action.micro_batch);
-    const bool is_forward = event.action.work == PipelineWork::forward;
+    const bool is_forward = event.action.work == PipelineSchedule::Work::forward;
     switch (event.kind) {
-      case PipelineEvent::Kind::receive:
+      case StageEvent::Kind::receive:
         return is_forward ? receive_input(batch) : receive_gradient(batch);
-      case PipelineEvent::Kind::compute:
+      case StageEvent::Kind::compute:
         return is_forward ? forward(batch) : backward(event.action.work, flight_of(batch));
-      case PipelineEvent::Kind::send:
+      case StageEvent::Kind::send:
         return is_forward ? send_output(batch) : send_gradient(batch);
     }
   }
@@ -154,11 +154,12 @@ class StageRun {
     }
   }
 
-  void backward(PipelineWork work, std::size_t number) {
+  void backward(PipelineSchedule::Work work, std::size_t number) {
     UnderWay& flight = flights_[number];
-    if (work != PipelineWork::backward_input && ++ended_ == inputs_.x.size() && traffic_ != nullptr)
+    if (work != PipelineSchedule::Work::backward_input && ++ended_ == inputs_.x.size() &&
+        traffic_ != nullptr)
       traffic_->begin_last_batch(step_.shares().are_cut);
-    if (work == PipelineWork::backward_parameters) {
+    if (work == PipelineSchedule::Work::backward_parameters) {
       model().backward_parameters(Flight{number});
     } else {
       step_.set_batch(samples_of(inputs_.x[flight.number]));
@@ -166,21 +167,22 @@ class StageRun {
         flight.dy = scaled<T>(model().run(), std::move(flight.gradient), inputs_.options.scale());
       go_back(work, number);
     }
-    if (work != PipelineWork::backward_input) flight = {};
+    if (work != PipelineSchedule::Work::backward_input) flight = {};
   }
 
-  void go_back(PipelineWork work, std::size_t number) {
+  void go_back(PipelineSchedule::Work work, std::size_t number) {
     const auto go = [&] {
       const auto dy = views_of(flights_[number].dy);
-      return work == PipelineWork::backward ? model().backward(dy, Flight{number})
-                                            : model().backward_input(dy, Flight{number});
+      return work == PipelineSchedule::Work::backward ? model().backward(dy, Flight{number})
+                                                      : model().backward_input(dy, Flight{number});
     };
     if constexpr (Stage::is_first) {
       go();
     } else {
       const auto dx = with_tensors(go(), [](const auto& before, const auto&...) { return before; });
       input_gradient_ = dx.span();
-      if (work == PipelineWork::backward) output_gradient_ = std::move(flights_[number].dy);
+      if (work == PipelineSchedule::Work::backward)
+        output_gradient_ = std::move(flights_[number].dy);
     }
   }
 

@@ -31,8 +31,8 @@ namespace detail {
 
 /// Runs the events of a rank on its stages.
 template <class... Runs>
-void run_events(const GrowingList<PipelineEvent>& events, Runs&... stages) {
-  for (const PipelineEvent& event : events) {
+void run_events(const GrowingList<StageEvent>& events, Runs&... stages) {
+  for (const StageEvent& event : events) {
     int chunk = 0;
     ((chunk++ == event.action.chunk ? stages.run(event) : void()), ...);
   }

@@ -63,7 +63,7 @@ template <class Input>
   std::string text;
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     if (rank > 0) text += " |";
-    for (const PipelineAction& action : schedule.of(rank)) {
+    for (const PipelineSchedule::Action& action : schedule.of(rank)) {
       append(text, {text.empty() ? "" : " ",
                     std::string_view("FBIW").substr(static_cast<std::size_t>(action.work), 1),
                     action.micro_batch});
@@ -87,7 +87,7 @@ inline std::uint32_t digest(const PipelineSchedule& schedule) {
                              static_cast<std::uint32_t>(schedule.chunks()));
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     hash = mixed(hash, static_cast<std::uint32_t>(rank));
-    for (const PipelineAction& action : schedule.of(rank)) {
+    for (const PipelineSchedule::Action& action : schedule.of(rank)) {
       hash = mixed(hash, static_cast<std::uint32_t>(action.work));
       hash = mixed(hash, static_cast<std::uint32_t>(action.micro_batch));
       hash = mixed(hash, static_cast<std::uint32_t>(action.chunk));
@@ -141,8 +141,8 @@ inline void require_schedule(const PipelineSchedule& schedule, int ranks, int st
                           " ranks with ", stages, each(stages), "; make the schedule for these"});
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<int> next(static_cast<std::size_t>(stages));
-    for (const PipelineAction& action : schedule.of(rank)) {
-      if (action.work != PipelineWork::forward) continue;
+    for (const PipelineSchedule::Action& action : schedule.of(rank)) {
+      if (action.work != PipelineSchedule::Work::forward) continue;
       int& expected = next[static_cast<std::size_t>(action.chunk)];
       if (action.micro_batch != expected++)
         throw argument_error({"pipeline: in the schedule, rank ", rank,

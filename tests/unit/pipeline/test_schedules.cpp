@@ -23,13 +23,13 @@ using testing::error_of;
 
 namespace {
 
-using enum PipelineFault::Kind;
-using enum PipelineWork;
+using enum PipelineSchedule::Fault::Kind;
+using enum PipelineSchedule::Work;
 
 /// The error for 2 ranks and 2 micro-batches with these actions of one rank.
-std::string error_with(int rank, const std::vector<PipelineAction>& actions,
+std::string error_with(int rank, const std::vector<PipelineSchedule::Action>& actions,
                        Sends sends = Sends::buffered) {
-  const std::vector<PipelineAction> all_forward{
+  const std::vector<PipelineSchedule::Action> all_forward{
       {forward, 0}, {forward, 1}, {backward, 0}, {backward, 1}};
   PipelineSchedule schedule(2);
   schedule.add_rank(rank == 0 ? actions : all_forward);
@@ -59,10 +59,10 @@ TEST_CASE("known schedules run with one posted receive, whatever their sizes") {
 
 namespace {
 
-using Kind = PipelineEvent::Kind;
+using Kind = detail::StageEvent::Kind;
 
 detail::StageMessage message_of(const PipelineSchedule& schedule, int rank,
-                                const PipelineEvent& event) {
+                                const detail::StageEvent& event) {
   return event.kind == Kind::receive ? detail::needed_by(schedule, rank, event.action)
                                      : detail::given_by(schedule, rank, event.action);
 }
@@ -72,16 +72,16 @@ detail::StageMessage message_of(const PipelineSchedule& schedule, int rank,
 /// time of the step.
 std::pair<int, double> run_meeting(const PipelineSchedule& schedule, Sends sends = Sends::meeting) {
   struct Rank {
-    detail::GrowingList<PipelineEvent> events;
+    detail::GrowingList<detail::StageEvent> events;
     std::size_t next = 0;
     double clock = 0;
   };
   std::vector<Rank> ranks;
   for (int rank = 0; rank < schedule.ranks(); ++rank)
-    ranks.push_back({events_of(schedule, rank, sends)});
+    ranks.push_back({detail::events_of(schedule, rank, sends)});
   const auto goes_on = [&](int number) {
     Rank& rank = ranks[static_cast<std::size_t>(number)];
-    const PipelineEvent& event = rank.events[rank.next];
+    const detail::StageEvent& event = rank.events[rank.next];
     if (event.kind == Kind::compute) {
       ++rank.next;
       rank.clock += event.action.work == backward ? 2 : 1;
@@ -91,7 +91,7 @@ std::pair<int, double> run_meeting(const PipelineSchedule& schedule, Sends sends
     const int partner = (event.kind == Kind::send ? message.to : message.from) % schedule.ranks();
     Rank& other = ranks[static_cast<std::size_t>(partner)];
     if (other.next == other.events.size()) return 0;
-    const PipelineEvent& theirs = other.events[other.next];
+    const detail::StageEvent& theirs = other.events[other.next];
     if (theirs.kind == Kind::compute || theirs.kind == event.kind ||
         message_of(schedule, partner, theirs) != message)
       return 0;
@@ -125,13 +125,14 @@ std::pair<int, double> run_meeting(const PipelineSchedule& schedule, Sends sends
 /// is sent behind it: a gradient before the next backward, whose gradient takes its memory, and an
 /// output before the backward of its micro-batch.
 bool keeps_memory(const PipelineSchedule& schedule, int rank) {
-  const auto events = events_of(schedule, rank, Sends::meeting);
-  std::vector<PipelineAction> computed, received;
-  const auto has = [](const std::vector<PipelineAction>& all, const PipelineAction& one) {
+  const auto events = detail::events_of(schedule, rank, Sends::meeting);
+  std::vector<PipelineSchedule::Action> computed, received;
+  const auto has = [](const std::vector<PipelineSchedule::Action>& all,
+                      const PipelineSchedule::Action& one) {
     return std::find(all.begin(), all.end(), one) != all.end();
   };
-  for (const PipelineEvent& event : events) {
-    const PipelineAction& action = event.action;
+  for (const detail::StageEvent& event : events) {
+    const PipelineSchedule::Action& action = event.action;
     if (event.kind == Kind::receive) {
       if (has(computed, action)) return false;
       received.push_back(action);
@@ -140,8 +141,8 @@ bool keeps_memory(const PipelineSchedule& schedule, int rank) {
         return false;
       computed.push_back(action);
     } else if (action.work == forward) {
-      const PipelineAction whole{backward, action.micro_batch, action.chunk};
-      const PipelineAction part{backward_input, action.micro_batch, action.chunk};
+      const PipelineSchedule::Action whole{backward, action.micro_batch, action.chunk};
+      const PipelineSchedule::Action part{backward_input, action.micro_batch, action.chunk};
       if (!has(computed, action) || has(computed, whole) || has(computed, part)) return false;
     } else {
       const auto last = std::find_if(computed.rbegin(), computed.rend(), [](const auto& done) {
@@ -168,7 +169,7 @@ PipelineSchedule random_schedule(std::mt19937& random, int ranks, int micro_batc
   const auto below = [&](std::size_t count) { return random() % count; };
   PipelineSchedule schedule(micro_batches, chunks);
   const int stages = ranks * chunks;
-  std::vector<std::vector<PipelineAction>> of_ranks(static_cast<std::size_t>(ranks));
+  std::vector<std::vector<PipelineSchedule::Action>> of_ranks(static_cast<std::size_t>(ranks));
   // What is done of each micro-batch in each stage: 1 forward, 2 the gradient of the input, 3 all.
   std::vector<std::vector<int>> done(static_cast<std::size_t>(stages),
                                      std::vector<int>(static_cast<std::size_t>(micro_batches)));
@@ -176,10 +177,10 @@ PipelineSchedule random_schedule(std::mt19937& random, int ranks, int micro_batc
     return done[static_cast<std::size_t>(stage)][static_cast<std::size_t>(k)];
   };
   while (true) {
-    std::vector<std::pair<int, PipelineAction>> possible;
+    std::vector<std::pair<int, PipelineSchedule::Action>> possible;
     for (int stage = 0; stage < stages; ++stage)
       for (int k = 0; k < micro_batches; ++k) {
-        const auto add = [&](PipelineWork work) {
+        const auto add = [&](PipelineSchedule::Work work) {
           possible.push_back({stage, {work, k, stage / ranks}});
         };
         const bool has_input = stage == 0 || of(stage - 1, k) > 0;
@@ -241,7 +242,7 @@ TEST_CASE("a rank that has all stages sends each message before it receives it")
       CHECK(keeps_memory(schedule, 0));
       std::vector<detail::StageMessage> sent;
       int received = 0;
-      for (const PipelineEvent& event : events_of(schedule, 0, Sends::meeting)) {
+      for (const detail::StageEvent& event : detail::events_of(schedule, 0, Sends::meeting)) {
         if (event.kind == Kind::send) sent.push_back(message_of(schedule, 0, event));
         if (event.kind != Kind::receive) continue;
         const detail::StageMessage message = message_of(schedule, 0, event);

@@ -30,7 +30,7 @@ std::uint32_t digest_of(const Lists& lists) { return detail::digest(detail::Batc
 
 TEST_CASE("a schedule is told rank by rank") {
   PipelineSchedule schedule(2);
-  using enum PipelineWork;
+  using enum PipelineSchedule::Work;
   schedule.add_rank({{forward, 0}, {forward, 1}, {backward, 0}, {backward, 1}});
   schedule.add_rank({{forward, 0}, {backward, 0}, {forward, 1}, {backward, 1}});
   CHECK(detail::schedule_text(schedule) == "F0 F1 B0 B1 | F0 B0 F1 B1");
