@@ -25,8 +25,8 @@ namespace shardwise {
 
 /// The state of a run outside the model and its optimizer.
 struct RunPosition {
-  SamplerState sampler{};       ///< default for a run without a sampler
-  LossScaleState loss_scale{};  ///< default for a run without a LossScaler
+  DistributedSampler::State sampler{};  ///< default for a run without a sampler
+  LossScaler::State loss_scale{};       ///< default for a run without a LossScaler
 };
 
 /// The result of load_checkpoint.

@@ -48,16 +48,6 @@ struct SamplerOptions {
   LastBatch last = LastBatch::keep;           ///< if it is smaller
 };
 
-/// The position of a sampler. It determines all later batches, with the number of samples and the
-/// options; the number of ranks does not matter.
-struct SamplerState {
-  std::uint64_t seed = 0;      ///< of shuffled orders
-  std::uint64_t epoch = 0;     ///< counted from 0
-  std::uint64_t position = 0;  ///< samples of this epoch that are already used
-
-  friend bool operator==(const SamplerState&, const SamplerState&) = default;
-};
-
 /// The numbers of a batch's samples, valid until the next call of next().
 struct SampleBatch {
   std::span<const std::uint32_t> whole;  ///< of all ranks: for inputs that are Invariant
@@ -75,6 +65,16 @@ struct SampleBatch {
 /// sends    nothing: each rank computes the order
 class DistributedSampler {
  public:
+  /// The position of the sampler. It determines all later batches, with the number of samples and
+  /// the options; the number of ranks does not matter.
+  struct State {
+    std::uint64_t seed = 0;      ///< of shuffled orders
+    std::uint64_t epoch = 0;     ///< counted from 0
+    std::uint64_t position = 0;  ///< samples of this epoch that are already used
+
+    friend bool operator==(const State&, const State&) = default;
+  };
+
   /// throws   argument_error for no samples or 2^32 and more, for a batch size of 0, and if the
   ///          only batch would be dropped
   DistributedSampler(std::size_t samples, Place place, const SamplerOptions& options)
@@ -119,12 +119,12 @@ class DistributedSampler {
   std::uint64_t epoch() const { return state_.epoch; }
 
   /// Its position, for a checkpoint.
-  SamplerState state() const { return state_; }
+  State state() const { return state_; }
 
   /// Continues from `state`, which may be from a sampler with another number of ranks or batch
   /// size.
   /// throws   argument_error for a position beyond the samples or an epoch of 2^32 and more
-  void set_state(const SamplerState& state);
+  void set_state(const State& state);
 
  private:
   static MeshPlace on_data(Place place) {
@@ -140,7 +140,7 @@ class DistributedSampler {
   SamplerOptions options_;
   MeshPlace place_;
   std::vector<std::uint32_t> order_;
-  SamplerState state_;
+  State state_;
   bool is_ordered_ = false;  // order_ is that of the state's seed and epoch
 };
 
@@ -194,7 +194,7 @@ SHARDWISE_INLINE SampleBatch DistributedSampler::next() {
   return {{first, size}, {first + outer.offset + inner.offset, inner.size}};
 }
 
-SHARDWISE_INLINE void DistributedSampler::set_state(const SamplerState& state) {
+SHARDWISE_INLINE void DistributedSampler::set_state(const State& state) {
   if (state.position > order_.size() || state.epoch >> 32 != 0) {
     throw argument_error({"sampler: there is no position ", state.position, " in epoch ",
                           state.epoch, " of ", order_.size(),

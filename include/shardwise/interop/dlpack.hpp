@@ -56,13 +56,13 @@ namespace detail {
 
 /// The DLPack type of T.
 template <Element T>
-constexpr dlpack::DataType dlpack_dtype() {
-  using dlpack::TypeCode;
+constexpr dlpack::Tensor::DataType dlpack_dtype() {
+  using Code = dlpack::Tensor::DataType::Code;
   constexpr auto bits = static_cast<std::uint8_t>(8 * sizeof(T));
-  if constexpr (std::same_as<T, bf16>) return {TypeCode::brain, bits};
-  if constexpr (Real<T>) return {TypeCode::real, bits};
-  if constexpr (std::signed_integral<T>) return {TypeCode::signed_integer, bits};
-  if constexpr (std::unsigned_integral<T>) return {TypeCode::unsigned_integer, bits};
+  if constexpr (std::same_as<T, bf16>) return {Code::brain, bits};
+  if constexpr (Real<T>) return {Code::real, bits};
+  if constexpr (std::signed_integral<T>) return {Code::signed_integer, bits};
+  if constexpr (std::unsigned_integral<T>) return {Code::unsigned_integer, bits};
 }
 
 }  // namespace detail
@@ -85,7 +85,7 @@ requires(!std::is_const_v<T> || std::same_as<M, dlpack::ManagedTensorVersioned>)
     made->strides[i] = strides[i];
   }
   M& managed = made->managed;
-  if constexpr (std::is_const_v<T>) managed.flags = dlpack::read_only;
+  if constexpr (std::is_const_v<T>) managed.flags = dlpack::ManagedTensorVersioned::read_only;
   managed.tensor = {const_cast<Value*>(view.data()),
                     device,
                     static_cast<std::int32_t>(local.rank()),
@@ -112,7 +112,7 @@ inline std::string text_of(const dlpack::Device& device) {
          std::to_string(device.id);
 }
 
-inline std::string text_of(const dlpack::DataType& type) {
+inline std::string text_of(const dlpack::Tensor::DataType& type) {
   return "code " + std::to_string(static_cast<int>(type.code)) + ", " + std::to_string(type.bits) +
          " bits, " + std::to_string(type.lanes) + " lanes";
 }
@@ -122,12 +122,12 @@ template <class T, DlpackManaged M>
 void require_usable(const M* managed) {
   if (managed == nullptr) throw argument_error("DLPack: the handle is empty; give it a tensor");
   if constexpr (std::same_as<M, dlpack::ManagedTensorVersioned>) {
-    if (managed->version.major != dlpack::Version{}.major) {
+    if (managed->version.major != dlpack::ManagedTensorVersioned::Version{}.major) {
       throw argument_error({"DLPack: the tensor is of version ", managed->version.major, ".",
                             managed->version.minor,
                             ", and version 1 is read; ask its maker for max_version (1, 1)"});
     }
-    if (!std::is_const_v<T> && (managed->flags & dlpack::read_only) != 0) {
+    if (!std::is_const_v<T> && (managed->flags & dlpack::ManagedTensorVersioned::read_only) != 0) {
       throw argument_error(
           "DLPack: the tensor is read-only, and was asked for as one to write to; ask for const "
           "elements, or copy it");
@@ -145,7 +145,7 @@ Shape require_shape(const dlpack::Tensor& tensor, const std::vector<Axis>& axes,
                           ", and was asked for on that of ", text_of(device),
                           " (type 1 is the CPU, 2 CUDA); copy it there first"});
   }
-  const dlpack::DataType wanted = dlpack_dtype<std::remove_const_t<T>>();
+  const dlpack::Tensor::DataType wanted = dlpack_dtype<std::remove_const_t<T>>();
   if (tensor.dtype != wanted) {
     throw argument_error({where, ": the tensor has elements of ", text_of(tensor.dtype),
                           ", and was asked for as ", name(dtype_v<std::remove_const_t<T>>),

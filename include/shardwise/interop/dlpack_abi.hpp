@@ -12,42 +12,36 @@
 /// DLPack's structs, under shorter names than the original's.
 namespace shardwise::dlpack {
 
-/// The version of the structs of their producer.
-struct Version {
-  std::uint32_t major = 1;  ///< other major versions have other structs
-  std::uint32_t minor = 1;  ///< later minor versions have more constants
-};
-
-/// Kinds of devices. There are more than those named; other numbers are allowed.
-enum class DeviceType : std::int32_t { cpu = 1, cuda = 2, cuda_host = 3, cuda_managed = 13 };
-
 /// A device.
 struct Device {
-  DeviceType type = DeviceType::cpu;  ///< its kind
-  std::int32_t id = 0;                ///< its number among devices of its kind, from 0
+  /// Kinds of devices. There are more than those named; other numbers are allowed.
+  enum class Type : std::int32_t { cpu = 1, cuda = 2, cuda_host = 3, cuda_managed = 13 };
+
+  Type type = Type::cpu;  ///< its kind
+  std::int32_t id = 0;    ///< its number among devices of its kind, from 0
 
   friend constexpr bool operator==(const Device&, const Device&) = default;
 };
 
-/// The kind of a number type; `brain` is that of bf16. There are more than those named.
-enum class TypeCode : std::uint8_t {
-  signed_integer = 0,
-  unsigned_integer = 1,
-  real = 2,
-  brain = 4
-};
-
-/// A number type.
-struct DataType {
-  TypeCode code{};          ///< its kind
-  std::uint8_t bits = 0;    ///< of one number
-  std::uint16_t lanes = 1;  ///< numbers in one element
-
-  friend constexpr bool operator==(const DataType&, const DataType&) = default;
-};
-
 /// A tensor in memory that it does not own. Strides count elements; null means dense row-major.
 struct Tensor {
+  /// A number type.
+  struct DataType {
+    /// The kind of a number type; `brain` is that of bf16. There are more than those named.
+    enum class Code : std::uint8_t {
+      signed_integer = 0,
+      unsigned_integer = 1,
+      real = 2,
+      brain = 4
+    };
+
+    Code code{};              ///< its kind
+    std::uint8_t bits = 0;    ///< of one number
+    std::uint16_t lanes = 1;  ///< numbers in one element
+
+    friend constexpr bool operator==(const DataType&, const DataType&) = default;
+  };
+
   void* data = nullptr;             ///< the start of the memory
   Device device;                    ///< of the memory
   std::int32_t ndim = 0;            ///< axes
@@ -64,15 +58,21 @@ struct ManagedTensor {
   void (*deleter)(ManagedTensor*) = nullptr;  ///< may be null
 };
 
-///@{
-/// Bits of `flags`: the memory must not be written to, and the memory is a copy made for the
-/// receiver.
-inline constexpr std::uint64_t read_only = 1;
-inline constexpr std::uint64_t is_copied = 2;
-///@}
-
 /// The same since DLPack 1.0; in Python a capsule named "dltensor_versioned".
 struct ManagedTensorVersioned {
+  /// The version of the structs of their producer.
+  struct Version {
+    std::uint32_t major = 1;  ///< other major versions have other structs
+    std::uint32_t minor = 1;  ///< later minor versions have more constants
+  };
+
+  ///@{
+  /// Bits of `flags`: the memory must not be written to, and the memory is a copy made for the
+  /// receiver.
+  static constexpr std::uint64_t read_only = 1;
+  static constexpr std::uint64_t is_copied = 2;
+  ///@}
+
   Version version;                                     ///< of these structs
   void* manager = nullptr;                             ///< used only by the deleter
   void (*deleter)(ManagedTensorVersioned*) = nullptr;  ///< may be null

@@ -25,15 +25,6 @@ struct DynamicLossScale {
   std::uint64_t interval = 2000;  ///< steps in a row before the scale grows
 };
 
-/// The state of a LossScaler, for checkpoints.
-struct LossScaleState {
-  double scale = 1;            ///< of the next step
-  std::uint64_t in_a_row = 0;  ///< steps since the last overflow or growth
-  std::uint64_t skipped = 0;   ///< steps skipped in total
-
-  friend bool operator==(const LossScaleState&, const LossScaleState&) = default;
-};
-
 /// The factor of the loss's gradient before backward, in accumulate_t of the model's dtype. A
 /// `Step` divides the gradients by it when it finishes, in their dtype. If a gradient is then not
 /// finite on some rank, all ranks skip the step.
@@ -46,6 +37,15 @@ struct LossScaleState {
 /// and it rounds nothing. Each rank has its own scaler, and all are always equal.
 class LossScaler {
  public:
+  /// What a step changes, for checkpoints.
+  struct State {
+    double scale = 1;            ///< of the next step
+    std::uint64_t in_a_row = 0;  ///< steps since the last overflow or growth
+    std::uint64_t skipped = 0;   ///< steps skipped in total
+
+    friend bool operator==(const State&, const State&) = default;
+  };
+
   /// throws   argument_error for an initial scale that is not a normal float above 0, a growth not
   ///          above 1, a backoff not between 0 and 1, and an interval of 0
   explicit LossScaler(const DynamicLossScale& options = {});
@@ -61,11 +61,11 @@ class LossScaler {
   std::uint64_t skipped() const { return skipped_; }
 
   /// The state for a checkpoint.
-  LossScaleState state() const { return {scale_, in_a_row_, skipped_}; }
+  State state() const { return {scale_, in_a_row_, skipped_}; }
 
   /// Continues from `state`, with this scaler's own options.
   /// throws   argument_error for a scale that is not a normal float above 0
-  void set_state(const LossScaleState& state);
+  void set_state(const State& state);
 
   /// Updates the scale after a step. A `Step` calls it.
   /// throws   numeric_error if the scale would become too small
@@ -157,7 +157,7 @@ SHARDWISE_INLINE LossScaler LossScaler::fixed(double scale) {
   return scaler;
 }
 
-SHARDWISE_INLINE void LossScaler::set_state(const LossScaleState& state) {
+SHARDWISE_INLINE void LossScaler::set_state(const State& state) {
   check("scale", state.scale, is_scale(state.scale), "a normal float above 0");
   scale_ = state.scale;
   in_a_row_ = state.in_a_row;

@@ -130,9 +130,9 @@ TEST_CASE("samples come as they are stored on request, in every epoch") {
 TEST_CASE("a sampler goes on from any state, at another rank count and batch size too") {
   const sw::SamplerOptions options{.batch_size = 4, .seed = sw::Seed{7}};
   sw::DistributedSampler sampler(10, {}, options);
-  CHECK(sampler.state() == sw::SamplerState{7, 0, 0});
+  CHECK(sampler.state() == sw::DistributedSampler::State{7, 0, 0});
   for (int batch = 0; batch < 7; ++batch) {
-    const sw::SamplerState state = sampler.state();
+    const sw::DistributedSampler::State state = sampler.state();
     sw::DistributedSampler resumed(10, {2, 3}, {.batch_size = 4, .seed = sw::Seed{99}});
     resumed.next();
     resumed.set_state(state);
@@ -142,17 +142,17 @@ TEST_CASE("a sampler goes on from any state, at another rank count and batch siz
     const auto given = resumed.next().whole;
     CHECK(std::equal(given.begin(), given.end(), expected.begin(), expected.end()));
   }
-  CHECK(sampler.state() == sw::SamplerState{7, 2, 4});
+  CHECK(sampler.state() == sw::DistributedSampler::State{7, 2, 4});
 
   const auto order = sw::detail::shuffled_order(10, sw::Seed{7}, 2);
   sw::DistributedSampler wider(10, {}, {.batch_size = 6, .last = sw::LastBatch::drop});
   wider.set_state({7, 2, 4});
   const auto rest = wider.next().whole;
   CHECK(std::equal(rest.begin(), rest.end(), order.begin() + 4, order.end()));
-  CHECK(wider.state() == sw::SamplerState{7, 3, 0});
+  CHECK(wider.state() == sw::DistributedSampler::State{7, 3, 0});
   for (const std::uint64_t position : {5U, 10U}) {  // what is left there is dropped, or nothing is
     wider.set_state({7, 2, position});
-    CHECK(wider.state() == sw::SamplerState{7, 3, 0});
+    CHECK(wider.state() == sw::DistributedSampler::State{7, 3, 0});
   }
 }
 
@@ -172,5 +172,5 @@ TEST_CASE("numbers out of range are refused") {
   CHECK_THROWS_WITH_AS(sampler.set_state({8, 0, 4}),
                        doctest::Contains("position 4 in epoch 0 of 3"), sw::argument_error);
   CHECK_THROWS_AS(sampler.set_state({8, 1ULL << 32, 0}), sw::argument_error);
-  CHECK(sampler.state() == sw::SamplerState{7, 0, 1});
+  CHECK(sampler.state() == sw::DistributedSampler::State{7, 0, 1});
 }

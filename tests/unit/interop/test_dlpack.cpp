@@ -52,8 +52,9 @@ struct Foreign {
     managed.deleter = [](dlpack::ManagedTensorVersioned* m) {
       ++static_cast<Foreign*>(m->manager)->deleted;
     };
-    managed.tensor = {memory.data(),  {}, 2, {dlpack::TypeCode::real, 32}, extents.data(),
-                      strides.data(), 0};
+    managed.tensor = {
+        memory.data(),  {}, 2, {dlpack::Tensor::DataType::Code::real, 32}, extents.data(),
+        strides.data(), 0};
   }
 };
 
@@ -121,7 +122,7 @@ TEST_CASE("const elements stay const") {
   const auto owner = std::make_shared<std::vector<float>>(6);
   const View<const float, Invariant> view(owner->data(), shape, {});
   auto handle = to_dlpack(view, owner);
-  CHECK(handle->flags == dlpack::read_only);
+  CHECK(handle->flags == dlpack::ManagedTensorVersioned::read_only);
   CHECK(says(error_of([&] { DlpackTensor<float>(std::move(handle), axes); }), "argument_error",
              "read-only"));
   const DlpackTensor<const float> back(std::move(handle), axes);
@@ -166,10 +167,10 @@ TEST_CASE("what is refused") {
              }),
              "argument_error", "version 2.0, and version 1 is read"));
   CHECK(says(refusal([](Foreign& f) {
-               f.managed.tensor.device = {dlpack::DeviceType::cuda, 1};
+               f.managed.tensor.device = {dlpack::Device::Type::cuda, 1};
              }),
              "argument_error", "type 2 number 1, and was asked for on that of type 1 number 0"));
-  CHECK(says(refusal([](Foreign& f) { f.managed.tensor.device.type = dlpack::DeviceType::cuda; }),
+  CHECK(says(refusal([](Foreign& f) { f.managed.tensor.device.type = dlpack::Device::Type::cuda; }),
              "argument_error", "type 2 number 0, and was asked for on that of type 1 number 0"));
   CHECK(says(refusal([](Foreign& f) { f.managed.tensor.device.id = 3; }), "argument_error",
              "type 1 number 3"));
