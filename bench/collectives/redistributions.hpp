@@ -127,7 +127,7 @@ class Redistributed {
     for (int rank = 0; rank < ranks(); ++rank) {
       const sw::Place place{rank, ranks()};
       const sw::Interval held = sw::detail::held_interval<L>(axis, place);
-      most = std::max(most, held.size - overlap(held, sw::block_of(axis, place)).size);
+      most = std::max(most, held.size - sw::detail::overlap(held, sw::block_of(axis, place)).size);
     }
     return static_cast<double>(most * (shape.elements() / axis.extent()) * sizeof(float));
   }

@@ -170,7 +170,7 @@ TEST_CASE("cuda: attention that cuDNN does not compute runs by loops") {
   CHECK(is_by_library({tokens_of(20, true), heads_of(16, 4, 2, 2)}));  // of one group, in part
   CHECK(is_by_library({tokens_of(20, true), heads_of(16, 3, 2, 2)}));  // the last and the first
 
-  std::vector<TokenPlace> places(2 * 20);
+  std::vector<Sequences::Row> places(2 * 20);
   for (std::size_t row = 0; row < 30; ++row) places[row] = {row / 10 * 10, row / 10 * 10 + 10, 0};
   Attention documents = whole, capped = whole, dropped = whole;
   documents.tokens.sequences = Sequences(20, places.data());

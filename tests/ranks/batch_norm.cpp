@@ -237,6 +237,6 @@ TEST_CASE("what cannot be normalised is refused") {
                        "the input is a tensor [batch 2, feature 5], but the layer normalises 4 "
                        "channels or features: there must be one such axis, with that extent",
                        shape_error);
-  CHECK(name_of<BatchNorm<64>>() == "BatchNorm<64>");
-  CHECK(name_of<BatchNorm<dynamic, Affine::none>>() == "BatchNorm<dynamic, no weight>");
+  CHECK(detail::name_of<BatchNorm<64>>() == "BatchNorm<64>");
+  CHECK(detail::name_of<BatchNorm<dynamic, Affine::none>>() == "BatchNorm<dynamic, no weight>");
 }

@@ -414,7 +414,7 @@ TEST_CASE("what cannot be cut by tokens is refused on every rank before it sends
     check_mentions(message_of<shape_error>([&] { model.evaluate(too_long.view()); }),
                    {"sequence 12", "sequence 5"});
     check_mentions(message_of<shape_error>([&] {
-                     detail::require_cut_of_batch(name_of<Reader>, few,
+                     detail::require_cut_of_batch(detail::name_of<Reader>, few,
                                                   detail::sliced_axes(text(3), place));
                    }),
                    {"sequence 12", "the first one has 5 tokens"});

@@ -678,7 +678,7 @@ TEST_CASE("what cannot run on rows of images is refused on every rank before it 
         message_of<argument_error>([&] { model.evaluate(made<Images>(1, taller, place).view()); }),
         {"it must have as many as the shape"});
     check_mentions(message_of<shape_error>([&] {
-                     detail::require_cut_of_batch(name_of<Pixels>, taller,
+                     detail::require_cut_of_batch(detail::name_of<Pixels>, taller,
                                                   detail::sliced_axes(images, place));
                    }),
                    {"height 7", "the first one has 5 rows"});

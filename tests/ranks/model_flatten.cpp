@@ -51,8 +51,8 @@ TEST_CASE("shape and grain from another axis") {
                        shape_error);
   CHECK_THROWS_AS(Flatten{}.output_shape({{Axis::batch, 4}, {Axis::height, 2}, {Axis::channel, 5}}),
                   shape_error);
-  CHECK(name_of<FlattenFrom<Axis::height>>() == "FlattenFrom<height>");
-  CHECK(name_of<Flatten>() == "Flatten");
+  CHECK(detail::name_of<FlattenFrom<Axis::height>>() == "FlattenFrom<height>");
+  CHECK(detail::name_of<Flatten>() == "Flatten");
 }
 
 TEST_CASE("a row-parallel layer behind it has the weights of whole planes") {

@@ -167,5 +167,5 @@ TEST_CASE("shapes") {
         "the input is a tensor [batch 3, sequence 6, feature 4], but a ClassToken of 5 features "
         "stands in front of tokens [batch, sequence, feature] with that extent");
   CHECK(!message_of<shape_error>([] { Token{}.output_shape(images); }).empty());
-  CHECK(name_of<Token>() == "ClassToken<5>");
+  CHECK(detail::name_of<Token>() == "ClassToken<5>");
 }

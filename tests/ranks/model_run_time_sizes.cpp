@@ -152,7 +152,8 @@ TEST_CASE("readers that do not fit are an error") {
         "must have the same rows [batch, sequence] and heads of the same size, which HeadLinear "
         "gives, and 3 times as many query heads as key heads");
   CHECK(message(Attend<AttentionForm{.readers = 3}>{}, Open(6, 4).in_units_of(2, 3)).empty());
-  CHECK(name_of<Attend<AttentionForm{.readers = dynamic}>>() == "Attend<causal, dynamic readers>");
+  CHECK(detail::name_of<Attend<AttentionForm{.readers = dynamic}>>() ==
+        "Attend<causal, dynamic readers>");
 }
 
 namespace {
@@ -221,5 +222,5 @@ TEST_CASE("a number of blocks that is known at run time is that in the type") {
 TEST_CASE("no blocks are an error") {
   CHECK_THROWS_WITH_AS(Repeat(0, open_stack.block()),
                        "Repeat: a block is repeated at least once, not 0 times", argument_error);
-  CHECK(name_of<Repeat<dynamic, Rope>>() == "Repeat<dynamic, Rope>");
+  CHECK(detail::name_of<Repeat<dynamic, Rope>>() == "Repeat<dynamic, Rope>");
 }

@@ -28,7 +28,7 @@ struct AttentionHeads {
   /// The query heads in memory that read key head `key` in memory.
   constexpr Interval readers_of(std::size_t key) const {
     const Interval all_readers{(first_key + key) * readers, readers};
-    const Interval here = overlap(all_readers, {first, queries});
+    const Interval here = detail::overlap(all_readers, {first, queries});
     return {here.size == 0 ? 0 : here.offset - first, here.size};
   }
 };
@@ -45,7 +45,7 @@ struct AttentionTokens {
   /// The rows of keys in memory that row `row` of queries sees.
   constexpr Interval keys_of(std::size_t row) const {
     const std::size_t token = queries.global(row);
-    const TokenPlace place = sequences[token];
+    const Sequences::Row place = sequences[token];
     if (place.is_padding()) return {};
     std::size_t begin = place.begin;
     if (window != 0 && token - begin >= window) begin = token + 1 - window;
@@ -55,7 +55,7 @@ struct AttentionTokens {
   /// The rows of queries in memory that see row `row` of keys.
   constexpr Interval queries_of(std::size_t row) const {
     const std::size_t token = keys.global(row);
-    const TokenPlace place = sequences[token];
+    const Sequences::Row place = sequences[token];
     if (place.is_padding()) return {};
     std::size_t end = place.end;
     if (window != 0 && end - token > window) end = token + window;

@@ -121,7 +121,7 @@ class MeshRanks : public C {
         if (before < axis && sizes_[before] == 1) return number_of_group(before);
     MeshPlace first = place_;
     first[axis].rank = 0;
-    groups_.push_back(C::split(rank_at(first, order_), place_[axis].rank));
+    groups_.push_back(C::split(detail::rank_at(first, order_), place_[axis].rank));
     return groups_.size() - 1;
   }
 

@@ -31,6 +31,8 @@ class MemorySource {
   virtual std::string state() const { return {}; }
 };
 
+namespace detail {
+
 /// The memory of `operator new`.
 class HostMemory final : public MemorySource {
  public:
@@ -43,8 +45,10 @@ class HostMemory final : public MemorySource {
   ///@}
 };
 
-/// The only object of this type.
-HostMemory& host_memory();
+}  // namespace detail
+
+/// The memory of the host: that of `operator new`, aligned to 64 bytes.
+detail::HostMemory& host_memory();
 
 /// A share in a block of a pool, aligned to 64 bytes. Copies share the block. The last one returns
 /// it to the pool, which must outlive it. For one thread.
@@ -275,8 +279,8 @@ SHARDWISE_INLINE Pool::Kept::~Kept() {
   }
 }
 
-SHARDWISE_INLINE HostMemory& host_memory() {
-  static HostMemory memory;
+SHARDWISE_INLINE detail::HostMemory& host_memory() {
+  static detail::HostMemory memory;
   return memory;
 }
 

@@ -166,14 +166,14 @@ constexpr MeshPlace place_in(const mesh& sizes, int rank, const MeshOrder& order
   return place;
 }
 
+namespace detail {
+
 /// The number of the rank at `place`: the inverse of place_in().
 constexpr int rank_at(const MeshPlace& place, const MeshOrder& order = mesh_axes) {
   int rank = 0;
   for (const MeshAxis axis : order) rank = rank * place[axis].size + place[axis].rank;
   return rank;
 }
-
-namespace detail {
 
 /// The number of slices into which a batch is cut: its samples over `replica` and `data`, and the
 /// tokens or rows of each sample over `context`. Ranks that differ along other axes only have the

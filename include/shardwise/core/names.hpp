@@ -53,11 +53,15 @@ struct NameOf {
   static std::string name() { return detail::readable_name(detail::raw_type_name<L>()); }
 };
 
+namespace detail {
+
 /// `NameOf<L>::name()`.
 template <class L>
 std::string name_of() {
   return NameOf<L>::name();
 }
+
+}  // namespace detail
 
 }  // namespace shardwise
 

@@ -59,14 +59,14 @@ constexpr Dim local_dim(const Dim& dim, Place place) {
   return with_extent(dim, block_of(dim, place).size);
 }
 
-}  // namespace detail
-
 /// The elements of both; empty if they do not overlap.
 constexpr Interval overlap(const Interval& a, const Interval& b) {
   const std::size_t begin = a.offset > b.offset ? a.offset : b.offset;
   const std::size_t end = a.end() < b.end() ? a.end() : b.end();
   return {begin, end > begin ? end - begin : 0};
 }
+
+}  // namespace detail
 
 }  // namespace shardwise
 

@@ -20,31 +20,31 @@ struct Segment {
   std::size_t sequence = 0;  ///< the number of its sequence in a KeyValueCache; unused without one
 };
 
-/// The place of a row in its sequence.
-struct TokenPlace {
-  std::size_t begin = 0;     ///< the first row of its segment
-  std::size_t end = 0;       ///< one past the last row of its segment; 0 for padding
-  std::size_t position = 0;  ///< in its sequence, from 0 on
-
-  /// Whether the row is in no segment.
-  constexpr bool is_padding() const { return end == 0; }
-};
-
 /// The sequences of a batch. The only source of positions and of what a token may see. A value that
 /// loops on a device may use.
 class Sequences {
  public:
+  /// The place of a row in its sequence.
+  struct Row {
+    std::size_t begin = 0;     ///< the first row of its segment
+    std::size_t end = 0;       ///< one past the last row of its segment; 0 for padding
+    std::size_t position = 0;  ///< in its sequence, from 0 on
+
+    /// Whether the row is in no segment.
+    constexpr bool is_padding() const { return end == 0; }
+  };
+
   Sequences() = default;
   /// Each sample of `length` rows is one sequence, if `places` is null; otherwise `places` has one
   /// element for each row of the batch, in the memory of the loops that use it.
-  constexpr explicit Sequences(std::size_t length, const TokenPlace* places = nullptr)
+  constexpr explicit Sequences(std::size_t length, const Row* places = nullptr)
       : length_(length), places_(places) {}
 
   /// Whether each sample is one sequence, because nothing else was said.
   constexpr bool are_samples() const { return places_ == nullptr; }
 
   /// The place of a row, counted over the whole batch.
-  constexpr TokenPlace operator[](std::size_t row) const {
+  constexpr Row operator[](std::size_t row) const {
     if (places_ != nullptr) return places_[row];
     const std::size_t begin = row / length_ * length_;
     return {begin, begin + length_, row - begin};
@@ -52,7 +52,7 @@ class Sequences {
 
  private:
   std::size_t length_ = 1;
-  const TokenPlace* places_ = nullptr;
+  const Row* places_ = nullptr;
 };
 
 /// The rows that a rank holds of a tensor [batch, sequence, ...], or of one sample [sequence, ...].
@@ -73,7 +73,7 @@ struct TokenRows {
   /// rank.
   constexpr Interval local(std::size_t sample, std::size_t begin, std::size_t end) const {
     const std::size_t first = (first_sample + sample) * length + first_row;
-    const Interval held = overlap({first, here}, {begin, end > begin ? end - begin : 0});
+    const Interval held = detail::overlap({first, here}, {begin, end > begin ? end - begin : 0});
     return {sample * here + (held.size == 0 ? 0 : held.offset - first), held.size};
   }
 };

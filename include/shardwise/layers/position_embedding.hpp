@@ -38,7 +38,7 @@ struct PositionOfRow {
   std::int32_t* positions;
 
   constexpr void operator()(std::size_t r) const {
-    const TokenPlace place = sequences[rows.global(r)];
+    const Sequences::Row place = sequences[rows.global(r)];
     constexpr std::size_t largest = std::numeric_limits<std::int32_t>::max();
     const std::size_t position = place.position < largest ? place.position : largest;
     positions[r] = place.is_padding() ? -1 : static_cast<std::int32_t>(position);

@@ -457,7 +457,7 @@ class Model : public ModelBase<Ctx> {
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
         const ModelOptions& options, Backend&& backend)
       : Base(ranks, seed, options, std::move(backend),
-             {name_of<Architecture>, detail::IsComposition<Architecture>},
+             {detail::name_of<Architecture>, detail::IsComposition<Architecture>},
              detail::tensors_of<Gives>),
         architecture_(given),
         in_(in),
@@ -471,7 +471,7 @@ class Model : public ModelBase<Ctx> {
   Model(Model<Architecture, Ctx, GivenEnds, OtherUse>& of, communicator& ranks,
         [[maybe_unused]] const detail::CallOfLoaded& of_this_thread)
       : Base(ranks, of.run_.seed, {}, Backend(),
-             {name_of<Architecture>, detail::IsComposition<Architecture>},
+             {detail::name_of<Architecture>, detail::IsComposition<Architecture>},
              detail::tensors_of<Gives>),
         architecture_(of.architecture_),
         in_(of.in_),

@@ -20,7 +20,7 @@ inline std::size_t rows_of_tokens(const Shape& batch) {
 
 /// Writes the place of every row of a batch [batch, sequence, ...].
 /// throws   argument_error for segments that overlap, or that do not lie within one sample
-void find_places(std::span<const Segment> segments, const Shape& batch, TokenPlace* places);
+void find_places(std::span<const Segment> segments, const Shape& batch, Sequences::Row* places);
 
 /// The sequences of a batch, in the memory of the backend's tensors. Without segments each sample
 /// is one sequence.
@@ -33,11 +33,11 @@ class SequenceTable {
     memory_ = {};
     if (segments.list.empty()) return;
     const std::size_t rows = rows_of_tokens(segments.batch);
-    const Buffer host = pool.take_on_host(rows * sizeof(TokenPlace));
-    auto* const places = static_cast<TokenPlace*>(host.data());
+    const Buffer host = pool.take_on_host(rows * sizeof(Sequences::Row));
+    auto* const places = static_cast<Sequences::Row*>(host.data());
     find_places(segments.list, segments.batch, places);
-    memory_ = pool.take(rows * sizeof(TokenPlace));
-    to_device(backend, places, rows, static_cast<TokenPlace*>(memory_.data()));
+    memory_ = pool.take(rows * sizeof(Sequences::Row));
+    to_device(backend, places, rows, static_cast<Sequences::Row*>(memory_.data()));
     rows_ = rows;
   }
 
@@ -64,7 +64,7 @@ namespace shardwise::detail {
 }
 
 SHARDWISE_INLINE void find_places(std::span<const Segment> segments, const Shape& batch,
-                                  TokenPlace* places) {
+                                  Sequences::Row* places) {
   const std::size_t position = sequence_position(batch);
   const std::size_t length = batch[position].extent();
   const std::size_t rows = rows_of_tokens(batch);
@@ -96,7 +96,7 @@ SHARDWISE_INLINE Sequences SequenceTable::of(const Shape& shape) const {
                        ": layers behind one that changes the number of tokens, such as a "
                        "ClassToken, take no segments; leave them out"});
   }
-  return Sequences(length, static_cast<const TokenPlace*>(memory_.data()));
+  return Sequences(length, static_cast<const Sequences::Row*>(memory_.data()));
 }
 
 }  // namespace shardwise::detail

@@ -77,7 +77,7 @@ inline constexpr bool borrows_parameters = requires {
 template <detail::Tie S, class Tag, class L>
 struct NameOf<detail::Tied<S, Tag, L>> {
   static std::string name() {
-    return (S == detail::Tie::owns ? "Owns<" : "Borrows<") + name_of<L>() + '>';
+    return (S == detail::Tie::owns ? "Owns<" : "Borrows<") + detail::name_of<L>() + '>';
   }
 };
 

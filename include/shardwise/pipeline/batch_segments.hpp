@@ -69,9 +69,9 @@ void require_segments(Pool& pool, BatchSegments all, const std::vector<Input>& x
   for (std::size_t k = 0; k < x.size(); ++k) {
     if (all[k].empty()) continue;
     const Shape batch = global_shapes(x[k])[0];
-    const Buffer places = pool.take_on_host(rows_of_tokens(batch) * sizeof(TokenPlace));
+    const Buffer places = pool.take_on_host(rows_of_tokens(batch) * sizeof(Sequences::Row));
     const DescribedLocation here([k] { return sentence({"batch ", k}); });
-    find_places(all[k], batch, static_cast<TokenPlace*>(places.data()));
+    find_places(all[k], batch, static_cast<Sequences::Row*>(places.data()));
   }
 }
 

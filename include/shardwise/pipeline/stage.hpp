@@ -177,7 +177,7 @@ class PipelineStage {
     try {
       return layers(whole, detail::ordinals_before<range.begin, E>(whole, in), tied);
     } catch (error& e) {
-      e.add_place(name_of<Architecture>());
+      e.add_place(detail::name_of<Architecture>());
       throw;
     }
   }

@@ -251,7 +251,7 @@ template <class L, detail::StageRange Range>
 struct NameOf<detail::StageLayers<L, Range>> {
   /// As NameOf says.
   static std::string name() {
-    std::string text = detail::sentence({name_of<L>(), " from part ", Range.begin.part});
+    std::string text = detail::sentence({detail::name_of<L>(), " from part ", Range.begin.part});
     if (Range.begin.block > 0) detail::append(text, {", block ", Range.begin.block, ","});
     return text + " on";
   }

@@ -336,9 +336,10 @@ CheckReport check_layer(C& ranks, const L& layer, const Shape& in, const LayerCh
 template <Layout Offered = Invariant, Layout Wanted = Invariant, class Use = TrainWithInputGradient,
           class L>
 CheckReport check_layer(const L& layer, const Shape& in, const LayerChecks& checks = {}) {
-  return detail::checked_on_threads(name_of<L>(), checks.ranks, [&](ThreadCommunicator& ranks) {
-    return check_layer<Offered, Wanted, Use>(ranks, layer, in, checks);
-  });
+  return detail::checked_on_threads(
+      detail::name_of<L>(), checks.ranks, [&](ThreadCommunicator& ranks) {
+        return check_layer<Offered, Wanted, Use>(ranks, layer, in, checks);
+      });
 }
 
 ///@{

@@ -273,7 +273,7 @@ CheckReport check_loss(C& ranks, const Chosen& loss, const Shape& shape,
 template <Layout... Ls, class Chosen, class T>
 CheckReport check_loss(const Chosen& loss, const Shape& shape, const Tensor<T, Invariant>& target,
                        const LossChecks& checks = {}) {
-  return detail::checked_on_threads(name_of<Chosen>(), checks.ranks,
+  return detail::checked_on_threads(detail::name_of<Chosen>(), checks.ranks,
                                     [&](ThreadCommunicator& ranks) {
                                       return check_loss<Ls...>(ranks, loss, shape, target, checks);
                                     });

@@ -171,7 +171,7 @@ class Optimizer {
     const Interval stored = memory.stored(slot);
     const std::size_t begin = memory.position(slot);
     for (const detail::Share& one : shares_.of) {
-      const Interval kept = overlap({begin, stored.size}, one.mine);
+      const Interval kept = detail::overlap({begin, stored.size}, one.mine);
       if (kept.size > 0) return {stored.offset + kept.offset - begin, kept.size};
     }
     return {};

@@ -94,7 +94,7 @@ TEST_CASE("one query in each sample") {
   check({tokens_of(70, true, 0, 69, 1), heads_of(8, 2, 0, 2), 0, 0.25});
   check({tokens_of(70, true, 0, 69, 1), heads_of(8, 1, 2, 0)});
   AttentionProblem padded{tokens_of(70, true, 0, 69, 1), heads_of(8, 1, 0, 2)};
-  std::vector<TokenPlace> places(2 * 70);  // the second sample's query is padding
+  std::vector<Sequences::Row> places(2 * 70);  // the second sample's query is padding
   for (std::size_t row = 0; row < 70; ++row) places[row] = {0, 70, row};
   padded.tokens.sequences = Sequences(70, places.data());
   check(padded);
@@ -102,7 +102,7 @@ TEST_CASE("one query in each sample") {
 
 TEST_CASE("documents, and padding that sees nothing and has zeros") {
   constexpr std::size_t length = 90;
-  std::vector<TokenPlace> places(2 * length);  // rows 70 to 99 are padding
+  std::vector<Sequences::Row> places(2 * length);  // rows 70 to 99 are padding
   for (const auto& [begin, end] : {std::pair{0U, 40U}, {40U, 70U}, {100U, 180U}})
     for (std::size_t row = begin; row < end; ++row) places[row] = {begin, end, row - begin};
   for (const bool causal : {true, false}) {

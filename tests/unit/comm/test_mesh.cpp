@@ -144,7 +144,7 @@ TEST_CASE("groups have the ranks that differ along their axis alone, in every or
                  MeshPlace place = ranks.place();
                  for (int i = 0; i < sizes[axis]; ++i) {
                    place[axis].rank = i;
-                   CHECK(group[static_cast<std::size_t>(i)] == rank_at(place, order));
+                   CHECK(group[static_cast<std::size_t>(i)] == detail::rank_at(place, order));
                  }
                }
              },

@@ -21,7 +21,7 @@ static_assert(mesh{.data = 2, .tensor = mesh::rest}.on_ranks(8) == two_four);
 static_assert(mesh{.data = mesh::rest, .tensor = 8}.on_ranks(8) == mesh{.tensor = 8});
 static_assert(two_four.on_ranks(8) == two_four);
 constexpr MeshPlace sixth = place_in(two_four, 6);
-static_assert(rank_at(sixth) == 6);
+static_assert(detail::rank_at(sixth) == 6);
 
 }  // namespace
 
@@ -74,7 +74,7 @@ TEST_CASE("ranks along the last axis of the order have successive numbers") {
     for (int i = 0; i < 3; ++i) {
       MeshPlace place = place_in({.context = 3, .tensor = 3}, 0, order);
       place[axis].rank = i;
-      ranks.push_back(rank_at(place, order));
+      ranks.push_back(detail::rank_at(place, order));
     }
     return ranks;
   };
@@ -92,7 +92,7 @@ TEST_CASE("each rank has a place of its own, in every order") {
     std::vector<MeshPlace> seen;
     for (int rank = 0; rank < sizes.size(); ++rank) {
       const MeshPlace place = place_in(sizes, rank, order);
-      CHECK(rank_at(place, order) == rank);
+      CHECK(detail::rank_at(place, order) == rank);
       for (const MeshAxis axis : mesh_axes) {
         CHECK(place[axis].size == sizes[axis]);
         CHECK(place[axis].rank >= 0);

@@ -18,13 +18,13 @@ struct Both {};
 template <class T>
 std::string name_in_template(const T&, Twice<T>) {
   struct Net {};
-  return name_of<Both<Net, Twice<Net>>>();
+  return detail::name_of<Both<Net, Twice<Net>>>();
 }
 
 struct Trainer {
   std::string name() const {
     struct Net {};
-    return name_of<Net>();
+    return detail::name_of<Net>();
   }
 };
 
@@ -38,13 +38,13 @@ std::string without_spaces(std::string text) {
 
 TEST_CASE("a type that a function declares has its own name, with every compiler") {
   struct Net {};
-  CHECK(name_of<Net>() == "Net");
-  CHECK(without_spaces(name_of<Both<Twice<Net>, Net>>()) == "Both<Twice<Net>,Net>");
+  CHECK(detail::name_of<Net>() == "Net");
+  CHECK(without_spaces(detail::name_of<Both<Twice<Net>, Net>>()) == "Both<Twice<Net>,Net>");
   CHECK(without_spaces(name_in_template(1, {})) == "Both<Net,Twice<Net>>");
   CHECK(Trainer{}.name() == "Net");
   const auto in_lambda = [](auto) {
     struct Inner {};
-    return name_of<Twice<Inner>>();
+    return detail::name_of<Twice<Inner>>();
   };
   CHECK(in_lambda(1) == "Twice<Inner>");
 }

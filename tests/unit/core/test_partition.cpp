@@ -63,12 +63,12 @@ TEST_CASE("fewer units than ranks leave the last ranks empty") {
 }
 
 TEST_CASE("what two intervals have in common") {
-  CHECK(overlap({2, 5}, {4, 9}) == Interval{4, 3});
-  CHECK(overlap({4, 9}, {2, 5}) == Interval{4, 3});
-  CHECK(overlap({2, 5}, {3, 1}) == Interval{3, 1});
-  CHECK(overlap({2, 5}, {7, 1}).size == 0);  // side by side
-  CHECK(overlap({2, 5}, {9, 1}).size == 0);
-  CHECK(overlap({9, 1}, {2, 5}).size == 0);
+  CHECK(detail::overlap({2, 5}, {4, 9}) == Interval{4, 3});
+  CHECK(detail::overlap({4, 9}, {2, 5}) == Interval{4, 3});
+  CHECK(detail::overlap({2, 5}, {3, 1}) == Interval{3, 1});
+  CHECK(detail::overlap({2, 5}, {7, 1}).size == 0);  // side by side
+  CHECK(detail::overlap({2, 5}, {9, 1}).size == 0);
+  CHECK(detail::overlap({9, 1}, {2, 5}).size == 0);
 }
 
 TEST_CASE("a grain of zero makes blocks of nothing") {

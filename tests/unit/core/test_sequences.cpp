@@ -10,7 +10,7 @@ using namespace shardwise;
 
 namespace {
 
-bool is_at(const TokenPlace& place, std::size_t begin, std::size_t end, std::size_t position) {
+bool is_at(const Sequences::Row& place, std::size_t begin, std::size_t end, std::size_t position) {
   return place.begin == begin && place.end == end && place.position == position;
 }
 
@@ -25,7 +25,7 @@ TEST_CASE("each sample is a sequence, unless rows are given places") {
   CHECK_FALSE(samples[13].is_padding());
   CHECK(is_at(Sequences()[3], 3, 4, 0));
 
-  const std::vector<TokenPlace> places{{0, 2, 7}, {0, 2, 8}, {}};
+  const std::vector<Sequences::Row> places{{0, 2, 7}, {0, 2, 8}, {}};
   const Sequences given(3, places.data());
   CHECK_FALSE(given.are_samples());
   CHECK(is_at(given[1], 0, 2, 8));

@@ -142,8 +142,8 @@ TEST_CASE("slopes of channels begin as a quarter, and do not decay") {
 }
 
 TEST_CASE("names of activations") {
-  CHECK(name_of<PRelu<>>() == "PRelu");
-  CHECK(name_of<PRelu<64>>() == "PRelu<64>");
-  CHECK(name_of<HardSwish>() == "HardSwish");
-  CHECK(name_of<Times<activations::HardSwish>>() == "Times<HardSwish>");
+  CHECK(detail::name_of<PRelu<>>() == "PRelu");
+  CHECK(detail::name_of<PRelu<64>>() == "PRelu<64>");
+  CHECK(detail::name_of<HardSwish>() == "HardSwish");
+  CHECK(detail::name_of<Times<activations::HardSwish>>() == "Times<HardSwish>");
 }

@@ -38,7 +38,7 @@ template <Layout Offered = Invariant, Layout Wanted = Invariant, class L>
 void gradients_are_right(const L& layer, const Shape& in) {
   testing::run_on_ranks(testing::any_ranks(3), [&](testing::Ranks& ranks) {
     const GradientReport report = check_gradients<Offered, Wanted>(ranks, layer, in, Seed{1}, 20);
-    const std::string name = name_of<L>();
+    const std::string name = detail::name_of<L>();
     INFO(name << ": " << report.largest_error << " at " << report.where);
     CHECK(report.passed());
     CHECK(report.largest_error < 1e-8);
@@ -48,13 +48,16 @@ void gradients_are_right(const L& layer, const Shape& in) {
 }  // namespace
 
 TEST_CASE("names of convolutions") {
-  CHECK(name_of<Conv2d<split::output, 3, 32, 3>>() == "Conv2d<output, 3, 32, 3x3>");
-  CHECK(name_of<Conv1d<split::none, dynamic, 8, kernel(5, {.padding = same, .bias = false})>>() ==
+  CHECK(detail::name_of<Conv2d<split::output, 3, 32, 3>>() == "Conv2d<output, 3, 32, 3x3>");
+  CHECK(detail::name_of<
+            Conv1d<split::none, dynamic, 8, kernel(5, {.padding = same, .bias = false})>>() ==
         "Conv1d<none, dynamic, 8, 5, padding 2, no bias>");
-  CHECK(name_of<Conv3d<split::group, 8, 8,
-                       kernel(2, {.stride = {1, 2, 3}, .padding = sides(1, 0), .groups = 4})>>() ==
+  CHECK(detail::name_of<
+            Conv3d<split::group, 8, 8,
+                   kernel(2, {.stride = {1, 2, 3}, .padding = sides(1, 0), .groups = 4})>>() ==
         "Conv3d<group, 8, 8, 2x2x2, stride 1x2x3, padding (1+0)x(1+0)x(1+0), groups 4>");
-  CHECK(name_of<Conv2d<split::input, 8, 8, kernel({1, 3}, {.dilation = {1, 2}, .grain = 4})>>() ==
+  CHECK(detail::name_of<
+            Conv2d<split::input, 8, 8, kernel({1, 3}, {.dilation = {1, 2}, .grain = 4})>>() ==
         "Conv2d<input, 8, 8, 1x3, dilation 1x2, grain 4>");
 }
 

@@ -189,7 +189,7 @@ TEST_CASE("convolutions begin within PyTorch's bounds, whatever they are split b
 TEST_CASE("names of transposed convolutions, and what leaves nothing") {
   using Layer = ConvTranspose2d<split::output, 4, 3,
                                 kernel(3, {.stride = 2, .padding = 3, .output_padding = 1})>;
-  CHECK(name_of<Layer>() ==
+  CHECK(detail::name_of<Layer>() ==
         "ConvTranspose2d<output, 4, 3, 3x3, stride 2x2, padding 3x3, output padding 1x1>");
   const auto images = [](std::size_t height) {
     return Shape{{Axis::batch, 1}, {Axis::channel, 4}, {Axis::height, height}, {Axis::width, 3}};

@@ -134,9 +134,10 @@ TEST_CASE("a group of one value is not for training") {
 }
 
 TEST_CASE("names of norms of groups") {
-  CHECK(name_of<GroupNorm<8, 64>>() == "GroupNorm<8, 64>");
-  CHECK(name_of<GroupNorm<8, dynamic, Affine::none>>() == "GroupNorm<8, dynamic, no weight>");
-  CHECK(name_of<InstanceNorm<64>>() == "InstanceNorm<64>");
-  CHECK(name_of<InstanceNorm<64, Affine::weight_and_bias>>() ==
+  CHECK(detail::name_of<GroupNorm<8, 64>>() == "GroupNorm<8, 64>");
+  CHECK(detail::name_of<GroupNorm<8, dynamic, Affine::none>>() ==
+        "GroupNorm<8, dynamic, no weight>");
+  CHECK(detail::name_of<InstanceNorm<64>>() == "InstanceNorm<64>");
+  CHECK(detail::name_of<InstanceNorm<64, Affine::weight_and_bias>>() ==
         "InstanceNorm<64, weight and bias>");
 }

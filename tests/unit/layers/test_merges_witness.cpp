@@ -110,9 +110,9 @@ TEST_CASE("what a merge cannot take is refused") {
 }
 
 TEST_CASE("names of merges and of upsampling") {
-  CHECK(name_of<Times<>>() == "Times");
-  CHECK(name_of<Times<activations::Silu>>() == "Times<silu>");
-  CHECK(name_of<Means>() == "ScaleChannels<sigmoid>");
-  CHECK(name_of<Concat<Axis::channel>>() == "Concat<channel>");
-  CHECK(name_of<Upsample2d<PerAxis{2, 3}>>() == "Upsample2d<2x3>");
+  CHECK(detail::name_of<Times<>>() == "Times");
+  CHECK(detail::name_of<Times<activations::Silu>>() == "Times<silu>");
+  CHECK(detail::name_of<Means>() == "ScaleChannels<sigmoid>");
+  CHECK(detail::name_of<Concat<Axis::channel>>() == "Concat<channel>");
+  CHECK(detail::name_of<Upsample2d<PerAxis{2, 3}>>() == "Upsample2d<2x3>");
 }

@@ -128,11 +128,11 @@ TEST_CASE("what cannot be normalised is refused") {
 }
 
 TEST_CASE("names") {
-  CHECK(name_of<LayerNorm<512>>() == "LayerNorm<512>");
-  CHECK(name_of<LayerNorm<dynamic, Affine::weight>>() == "LayerNorm<dynamic, no bias>");
-  CHECK(name_of<RmsNorm<512>>() == "RmsNorm<512>");
-  CHECK(name_of<RmsNorm<512, Affine::weight_and_bias>>() == "RmsNorm<512, bias>");
-  CHECK(name_of<RmsNorm<512, Affine::none>>() == "RmsNorm<512, no weight>");
+  CHECK(detail::name_of<LayerNorm<512>>() == "LayerNorm<512>");
+  CHECK(detail::name_of<LayerNorm<dynamic, Affine::weight>>() == "LayerNorm<dynamic, no bias>");
+  CHECK(detail::name_of<RmsNorm<512>>() == "RmsNorm<512>");
+  CHECK(detail::name_of<RmsNorm<512, Affine::weight_and_bias>>() == "RmsNorm<512, bias>");
+  CHECK(detail::name_of<RmsNorm<512, Affine::none>>() == "RmsNorm<512, no weight>");
 }
 
 namespace {

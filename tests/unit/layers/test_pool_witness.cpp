@@ -148,12 +148,13 @@ TEST_CASE("what cannot be pooled is refused, with the layer's place") {
 }
 
 TEST_CASE("names") {
-  CHECK(name_of<MaxPool2d<2>>() == "MaxPool2d<2x2>");
-  CHECK(name_of<MaxPool1d<pool(3, {.stride = 1, .padding = same, .dilation = 2})>>() ==
+  CHECK(detail::name_of<MaxPool2d<2>>() == "MaxPool2d<2x2>");
+  CHECK(detail::name_of<MaxPool1d<pool(3, {.stride = 1, .padding = same, .dilation = 2})>>() ==
         "MaxPool1d<3, stride 1, padding 2, dilation 2>");
-  CHECK(name_of<AveragePool2d<pool(3, {.padding = sides(1, 0), .counts_padding = false})>>() ==
+  CHECK(detail::name_of<
+            AveragePool2d<pool(3, {.padding = sides(1, 0), .counts_padding = false})>>() ==
         "AveragePool2d<3x3, padding (1+0)x(1+0), not counted>");
-  CHECK(name_of<MaxPool1d<pool(3, {.ceil_mode = true})>>() == "MaxPool1d<3, ceil mode>");
-  CHECK(name_of<GlobalMaxPool>() == "GlobalMaxPool");
-  CHECK(name_of<GlobalAveragePool>() == "GlobalAveragePool");
+  CHECK(detail::name_of<MaxPool1d<pool(3, {.ceil_mode = true})>>() == "MaxPool1d<3, ceil mode>");
+  CHECK(detail::name_of<GlobalMaxPool>() == "GlobalMaxPool");
+  CHECK(detail::name_of<GlobalAveragePool>() == "GlobalAveragePool");
 }

@@ -44,7 +44,7 @@ void at_all_rank_counts(const L& layer, const Shape& in, Judge judge) {
 template <Layout Offered = Invariant, Layout Wanted = Invariant, class L>
 void passes(const L& layer, const Shape& in) {
   at_all_rank_counts<Offered, Wanted>(layer, in, [](const GradientReport& report, int size) {
-    const std::string name = name_of<L>();
+    const std::string name = detail::name_of<L>();
     INFO(name << " at " << size << ": " << report.largest_error << " at " << report.where);
     CHECK(report.passed());
     CHECK(report.largest_error < 1e-8);
