@@ -43,7 +43,7 @@ inline sw::Shape images(std::size_t floats, int) {
 
 /// Whether ranks that hold an element as L hold summands of it.
 template <sw::Layout L>
-inline constexpr bool summands = std::same_as<L, sw::Partial> || sw::HaloedPartialLayout<L>;
+inline constexpr bool summands = std::same_as<L, sw::Partial> || sw::detail::HaloedPartialLayout<L>;
 
 /// Calls f(global index, local index) for each element of a rank's part as L.
 template <sw::Layout L, class F>
@@ -119,7 +119,7 @@ class Redistributed {
   }
 
   /// Bytes of the halo L of the rank that has most beyond its own block.
-  template <sw::SplitLayout L>
+  template <sw::detail::SplitLayout L>
   double beyond() const {
     const sw::Shape& shape = to_.global();
     const sw::Dim& axis = shape[sw::detail::split_position<L>(shape)];

@@ -33,8 +33,9 @@ static_assert(std::same_as<Over<D<Invariant>>, Invariant>);
 static_assert(std::same_as<Over<T<Sf>, D<Sb>>, Over<D<Sb>, T<Sf>>>);
 static_assert(std::same_as<Over<On<replica, Invariant>, D<Sb>>, Over<D<Sb>>>);
 static_assert(!std::same_as<Over<D<Sb>>, Sb>);
-static_assert(Layout<Over<D<Sb>>> && MeshLayout<Over<D<Sb>>> && !PlainLayout<Over<D<Sb>>>);
-static_assert(Layout<Sb> && !MeshLayout<Sb> && !Layout<On<data, Sb>> && !Layout<const Over<D<Sb>>>);
+static_assert(Layout<Over<D<Sb>>> && detail::MeshLayout<Over<D<Sb>>> && !PlainLayout<Over<D<Sb>>>);
+static_assert(Layout<Sb> && !detail::MeshLayout<Sb> && !Layout<On<data, Sb>> &&
+              !Layout<const Over<D<Sb>>>);
 static_assert(std::is_empty_v<Over<D<Sb>, T<Sf>>>);
 
 static_assert(std::same_as<detail::along_t<Over<D<Sb>, T<Partial>>, data>, Sb>);
@@ -70,7 +71,7 @@ consteval void add_pair(Count& count) {
   static_assert(redistributable<From, To> == redistributable<dual_t<To>, dual_t<From>>);
   if constexpr (redistributable<From, To>) {
     ++count.exist;
-    if constexpr (MeshLayout<From> || MeshLayout<To>) {
+    if constexpr (detail::MeshLayout<From> || detail::MeshLayout<To>) {
       using R = Redistribute<From, To>;
       static_assert(std::same_as<adjoint_t<adjoint_t<R>>, R>);
       ++count.steps[R::steps.size()];

@@ -97,7 +97,7 @@ class RowBatch {
   /// Finds the elements of each row that the rank has.
   void find_part(const Shape& row) {
     part_ = {0, size_};
-    if constexpr (MeshLayout<L>) {
+    if constexpr (detail::MeshLayout<L>) {
       using Cut = detail::along_t<L, MeshAxis::context>;
       const Place& context = place_[MeshAxis::context];
       if (context.size == 1 || Cut::axis == Axis::batch) return;
@@ -112,7 +112,7 @@ class RowBatch {
 
   /// The rows of a batch of which the rank has a part.
   std::span<const std::uint32_t> chosen_of(const SampleBatch& batch) const {
-    if constexpr (MeshLayout<L>) {
+    if constexpr (detail::MeshLayout<L>) {
       if (detail::along_t<L, MeshAxis::context>::axis == Axis::batch) {
         const Interval mine = block_of(batch.mine.size(), place_[MeshAxis::context]);
         return batch.mine.subspan(mine.offset, mine.size);

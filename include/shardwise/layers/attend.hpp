@@ -230,7 +230,7 @@ class Attend : public KeepsOneOf<Invariant, Sharded<Axis::feature>, Sharded<Axis
   static void attend_further(Frame& frame, const detail::AttentionOperands<T, Stream>& of,
                              const Y& y) {
     constexpr bool has_all_tokens = [] {
-      if constexpr (SplitLayout<Keys>) return Keys::axis == Axis::feature;
+      if constexpr (detail::SplitLayout<Keys>) return Keys::axis == Axis::feature;
       return true;
     }();
     if (!Form.causal || !has_all_tokens) refuse_cache();

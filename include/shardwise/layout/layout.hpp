@@ -41,11 +41,12 @@ struct HaloedPartial {
   static constexpr Window window = W;  ///< that slides along it
 };
 
+namespace detail {
+
 /// Layouts along several axes of a mesh; see `Over`, which alone names it.
 template <class... Ons>
 struct Product;
 
-namespace detail {
 template <class L>
 inline constexpr bool is_sharded = false;
 template <Axis A>
@@ -111,6 +112,8 @@ concept ShardedLayout = detail::is_sharded<L>;
 template <class L>
 concept HaloedLayout = detail::is_haloed<L>;
 
+namespace detail {
+
 /// `HaloedPartial<Axis, Window>` of any axis and window.
 template <class L>
 concept HaloedPartialLayout = detail::is_haloed_partial<L>;
@@ -119,21 +122,27 @@ concept HaloedPartialLayout = detail::is_haloed_partial<L>;
 template <class L>
 concept SplitLayout = ShardedLayout<L> || HaloedLayout<L> || HaloedPartialLayout<L>;
 
+}  // namespace detail
+
 /// A layout over one axis of ranks: `Invariant`, `Replicated`, `Partial`, `Sharded<Axis>`,
 /// `Haloed<Axis, Window>` or `HaloedPartial<Axis, Window>`.
 /// valid: `Partial`, `Sharded<Axis::batch>`      invalid: `int`, `Axis`, `const Partial`
 template <class L>
 concept PlainLayout = std::same_as<L, Invariant> || std::same_as<L, Replicated> ||
-    std::same_as<L, Partial> || SplitLayout<L>;
+    std::same_as<L, Partial> || detail::SplitLayout<L>;
+
+namespace detail {
 
 /// A layout over several axes of a mesh of ranks, or over another one than `tensor`: see `Over`.
 /// valid: `Over<On<MeshAxis::data, Sharded<Axis::batch>>>`
 template <class L>
 concept MeshLayout = detail::is_product<L>;
 
+}  // namespace detail
+
 /// A layout: a `PlainLayout`, or a `MeshLayout`.
 template <class L>
-concept Layout = PlainLayout<L> || MeshLayout<L>;
+concept Layout = PlainLayout<L> || detail::MeshLayout<L>;
 
 /// The layout of the gradient of a tensor laid out as L. `dual_t<dual_t<L>>` is L.
 template <Layout L>

@@ -137,7 +137,7 @@ constexpr std::array<std::size_t, Shape::max_rank> local_begin(const Shape& glob
 /// The part of the split axis that the rank holds; an empty one at 0 if L does not split.
 template <PlainLayout L>
 constexpr Interval local_block(const Shape& global, Place place) {
-  if constexpr (SplitLayout<L>) {
+  if constexpr (detail::SplitLayout<L>) {
     return detail::held_interval<L>(global[detail::split_position<L>(global)], place);
   } else {
     return {};

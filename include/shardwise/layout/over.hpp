@@ -15,12 +15,12 @@ struct On {
   static constexpr MeshAxis axis = A;  ///< of the mesh
 };
 
+namespace detail {
+
 /// Layouts along mesh axes in the order of `mesh_axes`, and Invariant along the others. Only `Over`
 /// names it, so that each layout has one type.
 template <class... Ons>
 struct Product {};
-
-namespace detail {
 
 template <class... Ons>
 struct Components : Ons... {};
@@ -131,12 +131,12 @@ inline constexpr Axis axis_cut_by<Sharded<A>> = A;
 
 /// The place of a rank, as L needs it: a MeshPlace for a layout over a mesh, else a Place.
 template <class L>
-using place_t = std::conditional_t<MeshLayout<L>, MeshPlace, Place>;
+using place_t = std::conditional_t<detail::MeshLayout<L>, MeshPlace, Place>;
 
 /// The place of a rank of a mesh, as L needs it: for a plain layout the one along `tensor`.
 template <Layout L>
 constexpr place_t<L> place_for(const MeshPlace& place) {
-  if constexpr (MeshLayout<L>) {
+  if constexpr (detail::MeshLayout<L>) {
     return place;
   } else {
     return place[MeshAxis::tensor];

@@ -140,7 +140,7 @@ void redistribute(B& backend, M& ranks, Pool& pool, View<const T, From> in, View
     if (reduction != Reduction::sum && !detail::only_reduces(from, to))
       detail::refuse_reduction<From, To>(reduction);
   }
-  if constexpr (MeshLayout<From> || MeshLayout<To>) {
+  if constexpr (detail::MeshLayout<From> || detail::MeshLayout<To>) {
     constexpr auto change = detail::mesh_redistribution<Redistribute<From, To>, B, M, T>();
     detail::run_steps(backend, ranks, pool, change, in.global(), in.data(), out.data(), reduction);
   } else {

@@ -112,7 +112,7 @@ struct Redistribute {
 ///     Redistribute<Over<On<data, Partial>, On<tensor, Sharded<Axis::feature>>>,
 ///                  Over<On<data, Sharded<Axis::batch>>>>   // reduce-scatter, then all-gather
 template <Layout From, Layout To>
-requires(MeshLayout<From> || MeshLayout<To>) struct Redistribute<From, To> {
+requires(detail::MeshLayout<From> || detail::MeshLayout<To>) struct Redistribute<From, To> {
   static_assert(detail::must_be_redistributable<From, To>());
 
   using from = From;  ///< the layout of the input
