@@ -32,7 +32,7 @@ void try_mesh(std::string_view text) {
 void try_timeout(const std::string& text) {
   ::setenv("SHARDWISE_TIMEOUT", text.c_str(), 1);
   fuzz::may_reject<argument_error>(
-      [] { fuzz::require(default_timeout().count() >= 0, "a time-out is not negative"); });
+      [] { fuzz::require(detail::default_timeout().count() >= 0, "a time-out is not negative"); });
 }
 
 /// "NAME=value" in each line.

@@ -102,7 +102,7 @@ class StartingRanks : public BeginningCollectives<StartingRanks> {
 
 using Plain = testing::Counted;
 using Starting = CountingCommunicator<StartingRanks>;
-static_assert(CollectivesGoOn<Starting> && !CollectivesGoOn<Plain>);
+static_assert(detail::CollectivesGoOn<Starting> && !detail::CollectivesGoOn<Plain>);
 
 /// At 1 to 8 ranks the same numbers and calls as on ranks that cannot start a sum, and `sums`
 /// of them started by each rank in a backward.

@@ -15,16 +15,16 @@
 
 namespace shardwise {
 
-/// A collective that is under way. `progress()` lets it go on as far as it can without a wait.
-/// `finish()` waits until it is made, and throws what the collective would, or what one would that
-/// this rank has begun before. An error is thrown once, by the first call that waits for it. One
-/// that goes on by itself says so by `static constexpr bool goes_on_by_itself = true`; its
-/// progress() does nothing.
+namespace detail {
+
+/// A collective that is under way, see `BeginsCollectives`.
 template <class U>
 concept CollectiveUnderWay = std::move_constructible<U> && requires(U& under_way) {
   under_way.progress();
   under_way.finish();
 };
+
+}  // namespace detail
 
 /// A communicator with
 ///
@@ -32,13 +32,22 @@ concept CollectiveUnderWay = std::move_constructible<U> && requires(U& under_way
 ///     begin_reduce_scatter(in, out, counts, reduction = sum)
 ///     begin_all_gather(in, out, counts)
 ///
-/// on spans of any `Element`. Each begins the collective of that name and returns a
-/// `CollectiveUnderWay`. One that does not go on by itself goes on when the rank calls progress()
-/// or finish(), or waits in another call. Until finish() has returned, do not write to `in`, and do
-/// not read or write `out`; `counts` may change. An object that is destroyed before waits, too, and
-/// its errors are lost: that is for a rank that already throws one. Where the work of a rank is
-/// what it enqueues on a stream, the collective follows the work before it, and the work behind
-/// finish() follows the collective; the host does not wait.
+/// on spans of any `Element`. Each begins the collective of that name and returns an object for it,
+/// which can be moved:
+///
+///     under_way.progress()   lets the collective go on as far as it can without a wait
+///     under_way.finish()     waits until it is made, and throws what the collective would, or what
+///                            one would that this rank has begun before. An error is thrown once,
+///                            by the first call that waits for it
+///     static constexpr bool goes_on_by_itself = true;
+///                            in its type, if it needs no progress(), which then does nothing
+///
+/// One that does not go on by itself goes on when the rank calls progress() or finish(), or waits
+/// in another call. Until finish() has returned, do not write to `in`, and do not read or write
+/// `out`; `counts` may change. An object that is destroyed before waits, too, and its errors are
+/// lost: that is for a rank that already throws one. Where the work of a rank is what it enqueues
+/// on a stream, the collective follows the work before it, and the work behind finish() follows the
+/// collective; the host does not wait.
 ///
 /// It is a collective with the same rules and errors, the same bytes on the wire and the same bits,
 /// and counts as one. Several may be under way. Another collective of the same group first waits
@@ -58,10 +67,12 @@ template <class C>
 concept BeginsCollectives = Communicator<C> &&
     requires(C& c, std::span<const float> in, std::span<float> out,
              std::span<const std::size_t> counts) {
-  { c.begin_all_reduce(in, out) } -> CollectiveUnderWay;
-  { c.begin_reduce_scatter(in, out, counts) } -> CollectiveUnderWay;
-  { c.begin_all_gather(in, out, counts) } -> CollectiveUnderWay;
+  { c.begin_all_reduce(in, out) } -> detail::CollectiveUnderWay;
+  { c.begin_reduce_scatter(in, out, counts) } -> detail::CollectiveUnderWay;
+  { c.begin_all_gather(in, out, counts) } -> detail::CollectiveUnderWay;
 };
+
+namespace detail {
 
 /// A communicator whose collectives under way go on by themselves.
 ///
@@ -70,14 +81,16 @@ template <class C>
 concept CollectivesGoOn = BeginsCollectives<C> && decltype(std::declval<C&>().begin_all_reduce(
     std::span<const float>(), std::span<float>()))::goes_on_by_itself;
 
+}  // namespace detail
+
 /// The operations of `Communicator` and of `BeginsCollectives` for `Self`, which derives from this.
 /// Self has what `Collectives<Self>` says, and
 ///
 ///     template <class Move>
 ///     auto begin(const Call& call, const Move& m);
 ///
-/// for the types of `shardwise::moves` of the operations that can be begun. It returns a
-/// `CollectiveUnderWay`, and copies the counts that `call` and `m` refer to. It may be private if
+/// for the types of `shardwise::moves` of the operations that can be begun. It returns the object
+/// for the collective, and copies the counts that `call` and `m` refer to. It may be private if
 /// `BeginningCollectives<Self>` is a friend.
 template <class Self>
 class BeginningCollectives : public Collectives<Self> {

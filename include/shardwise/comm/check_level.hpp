@@ -68,6 +68,8 @@ consteval CheckLevel check_level_of() {
   }
 }
 
+namespace detail {
+
 /// Whether ranks that compare their calls do so: those with a member `compares_calls()` that says
 /// so, unless they are Unchecked.
 template <class C>
@@ -78,8 +80,6 @@ constexpr bool compares_calls([[maybe_unused]] const C& ranks) {
     return ranks.compares_calls();
   }
 }
-
-namespace detail {
 
 /// Whether redistributions and models on ranks of type C make local checks.
 template <class C>

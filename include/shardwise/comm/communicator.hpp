@@ -65,7 +65,8 @@ concept HasCollectives = Moves<C, float> && Moves<C, double> && Moves<C, bf16> &
 /// **Buffers.** Empty ones are fine, null pointers included, and do not excuse a rank from the
 /// call. `out` of gather and `in` of scatter are used on the root only. `in` of all_reduce may
 /// be exactly `out`, `in` of all_gather exactly its own block of `out`; anything else must not
-/// overlap, on one rank or between ranks. When a call returns, the rank may reuse its buffers.
+/// overlap, on one rank or between ranks. When a call returns, the rank may reuse its buffers. They
+/// are memory of the host, unless the type says `static constexpr bool takes_device_memory = true`.
 ///
 /// **Sums.** They are accumulated in `accumulate_t<T>` and rounded to T once. Each communicator
 /// states whether it sums in rank order, so that all ranks and all runs get the same bits.
@@ -97,6 +98,8 @@ concept Communicator = detail::HasCollectives<C> && requires(C& c, const C& cons
   { c.split(number, number) } -> std::same_as<C>;
 };
 
+namespace detail {
+
 /// A communicator whose collectives take memory of a device, and not of the host: it has a static
 /// member `takes_device_memory` that is true.
 /// valid: `NcclCommunicator`      invalid: `ThreadCommunicator`
@@ -104,5 +107,7 @@ template <class C>
 concept TakesDeviceMemory = Communicator<C> && requires {
   requires C::takes_device_memory;
 };
+
+}  // namespace detail
 
 }  // namespace shardwise

@@ -21,7 +21,7 @@ std::vector<T> gathered(C& ranks, const T& mine) {
     return ranks.gathered(mine);
   } else {
     static_assert(
-        !TakesDeviceMemory<C>,
+        !detail::TakesDeviceMemory<C>,
         "the communicator C takes memory of a device, and has no member `gathered(mine)` that "
         "gathers values of the host. Write it as comm/gathered.hpp says.");
     std::vector<T> all(static_cast<std::size_t>(ranks.size()));

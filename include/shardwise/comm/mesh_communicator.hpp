@@ -10,6 +10,8 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// A communicator whose ranks form a mesh: MeshRanks of any communicator.
 template <class M>
 concept MeshCommunicator = Communicator<M> && requires(M& ranks, MeshAxis axis) {
@@ -17,8 +19,6 @@ concept MeshCommunicator = Communicator<M> && requires(M& ranks, MeshAxis axis) 
   { ranks.sizes() } -> std::same_as<const mesh&>;
   requires Communicator<std::remove_reference_t<decltype(ranks.along(axis))>>;
 };
-
-namespace detail {
 
 /// The ranks that share the layers of a model: those along `tensor` of a mesh, or all ranks.
 template <Communicator C>

@@ -19,7 +19,7 @@ struct MpiOptions {
   /// Elements in one call of MPI, at most; its counts are int. Smaller values are for tests.
   std::size_t largest_piece = INT_MAX;
   /// How long a rank waits for others before it gives up; 0 is without end.
-  std::chrono::milliseconds timeout = default_timeout();
+  std::chrono::milliseconds timeout = detail::default_timeout();
 };
 
 }  // namespace shardwise

@@ -214,7 +214,7 @@ class NcclCommunicator : public BeginningCollectives<NcclCommunicator> {
   std::shared_ptr<GroupHandle> handle_;
 };
 
-static_assert(CollectivesGoOn<NcclCommunicator>);
+static_assert(detail::CollectivesGoOn<NcclCommunicator>);
 
 template <detail::nccl::HostRanks C>
 NcclCommunicator::NcclCommunicator(C& ranks, NcclOptions options)

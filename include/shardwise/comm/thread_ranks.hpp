@@ -27,7 +27,7 @@ namespace shardwise {
 struct ThreadOptions {
   /// How long a rank waits for others before it gets a peer_error, and how long run_ranks waits
   /// after an error for ranks that do not end; 0 is without end.
-  std::chrono::milliseconds timeout = default_timeout();
+  std::chrono::milliseconds timeout = detail::default_timeout();
 };
 
 namespace detail {

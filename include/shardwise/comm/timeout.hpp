@@ -9,12 +9,12 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// The time-out of ranks whose options name none: the variable SHARDWISE_TIMEOUT in whole seconds,
 /// or ten minutes if it is not set. 0 means to wait without end. Allocates nothing.
 /// throws  argument_error if the variable is no such number
 std::chrono::milliseconds default_timeout();
-
-namespace detail {
 
 /// Whether waits of this thread for other ranks have no end.
 inline constinit thread_local bool is_patient = false;
@@ -46,7 +46,7 @@ decltype(auto) patiently(F&& f) {
 #include <string_view>
 #include <system_error>
 
-namespace shardwise {
+namespace shardwise::detail {
 
 SHARDWISE_INLINE std::chrono::milliseconds default_timeout() {
   const char* const variable = std::getenv("SHARDWISE_TIMEOUT");
@@ -60,6 +60,6 @@ SHARDWISE_INLINE std::chrono::milliseconds default_timeout() {
   return std::chrono::seconds(seconds);
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail
 
 #endif  // SHARDWISE_INLINE

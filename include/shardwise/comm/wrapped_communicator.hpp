@@ -34,7 +34,7 @@ class WrappedCommunicator
   /// The level of checks of redistributions and models on these ranks: that of `Inner`.
   static constexpr CheckLevel check_level = check_level_of<Inner>();
   /// Whether its collectives take memory of a device, as on `Inner`.
-  static constexpr bool takes_device_memory = TakesDeviceMemory<Inner>;
+  static constexpr bool takes_device_memory = detail::TakesDeviceMemory<Inner>;
 
   /// The same rank as `inner`.
   explicit WrappedCommunicator(Inner inner) : inner_(std::move(inner)) {}
@@ -44,7 +44,7 @@ class WrappedCommunicator
   /// As of `Inner`.
   constexpr int size() const { return inner_.size(); }
   /// As of `Inner`.
-  constexpr bool compares_calls() const { return shardwise::compares_calls(inner_); }
+  constexpr bool compares_calls() const { return detail::compares_calls(inner_); }
   /// Wraps the group that `Inner` makes.
   Self split(int color, int key) {
     return Self(

@@ -81,7 +81,8 @@ class Generator {
         cache_(size),
         sampler_(sampling),
         piece_(piece),
-        compares_(model.run().all_ranks.size() > 1 && compares_calls(model.run().all_ranks)),
+        compares_(model.run().all_ranks.size() > 1 &&
+                  detail::compares_calls(model.run().all_ranks)),
         of_model_(model.fingerprint()) {
     if (piece == 0)
       throw argument_error(

@@ -62,7 +62,7 @@ class Frame : public detail::Exchanger<typename Setting::context, Exchanges> {
   using Base = detail::Exchanger<Ctx, Exchanges>;
   template <std::size_t Index>
   using Use = std::tuple_element_t<Index, Parameters>;
-  static constexpr bool is_on_mesh = MeshCommunicator<typename Ctx::communicator>;
+  static constexpr bool is_on_mesh = detail::MeshCommunicator<typename Ctx::communicator>;
   static constexpr bool may_gather = is_on_mesh && std::tuple_size_v<Parameters> > 0;
 
  public:

@@ -45,7 +45,7 @@ class HostRanks {
   ///@}
 
   /// The place of this rank on the mesh.
-  MeshPlace mesh_place() const requires(MeshCommunicator<Ranks>) { return ranks_.place(); }
+  MeshPlace mesh_place() const requires(detail::MeshCommunicator<Ranks>) { return ranks_.place(); }
 
   /// out = in, reduced over the ranks.
   template <Element T>

@@ -175,7 +175,7 @@ class ModelBase {
 
  protected:
   /// Whether its ranks are those of a mesh.
-  static constexpr bool is_on_mesh = MeshCommunicator<communicator>;
+  static constexpr bool is_on_mesh = detail::MeshCommunicator<communicator>;
   /// Its own backend, or the caller's.
   using Backend = detail::BackendOfModel<backend_type>;
 

@@ -101,7 +101,7 @@ struct Run {
 
   /// The place of this rank in a view at an end of the model.
   auto place_at_ends() const {
-    if constexpr (MeshCommunicator<typename Context::communicator>) {
+    if constexpr (detail::MeshCommunicator<typename Context::communicator>) {
       return all_ranks.place();
     } else {
       return place();

@@ -190,7 +190,7 @@ void write_trace(const std::filesystem::path& path, C& ranks, const Tracer& trac
   const std::int64_t mine = zero;
   ranks.all_reduce(std::span<const std::int64_t>(&mine, 1), std::span(&zero, 1), Reduction::min);
   mesh sizes{.tensor = ranks.size()};
-  if constexpr (MeshCommunicator<C>) sizes = ranks.sizes();
+  if constexpr (detail::MeshCommunicator<C>) sizes = ranks.sizes();
   std::string lines = detail::TraceRows(tracer, ranks.rank(), sizes, zero).lines();
   if (ranks.rank() > 0) lines.insert(0, ",\n");
   const std::string all = detail::gathered(ranks, lines);

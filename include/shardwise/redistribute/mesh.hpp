@@ -123,7 +123,7 @@ void run_steps(B& backend, M& ranks, Pool& pool, const MeshRedistribution<B, M, 
 /// throws   before anything is sent: shape_error, argument_error for views that do not fit, or that
 ///          overlap; argument_error for another reduction than a sum if a step is not an
 ///          all-reduce; later the communicator's errors
-template <class B, MeshCommunicator M, class T, Layout From, Layout To>
+template <class B, detail::MeshCommunicator M, class T, Layout From, Layout To>
 void redistribute(B& backend, M& ranks, Pool& pool, View<const T, From> in, View<T, To> out,
                   Reduction reduction = Reduction::sum) {
   const MeshPlace& place = ranks.place();

@@ -64,7 +64,7 @@ constexpr Place place_of(const C& ranks) {
 template <class B, Communicator C, class T, Layout From, Layout To>
 void redistribute([[maybe_unused]] B& backend, C& ranks, Pool& pool, View<const T, From> in,
                   View<T, To> out, Reduction reduction = Reduction::sum) {
-  static_assert(!MeshCommunicator<C>,
+  static_assert(!detail::MeshCommunicator<C>,
                 "these ranks have axes, and the redistribution over them is in another header: "
                 "include shardwise/redistribute/mesh.hpp.");
   static_assert(PlainLayout<From> && PlainLayout<To>,
