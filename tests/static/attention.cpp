@@ -27,13 +27,13 @@ static_assert(Merge<Attend<>, 3> && !Merge<Attend<>, 2>);
 
 // The layouts of keys and values follow from those of queries.
 constexpr AttentionForm grouped{.readers = 3}, windowed{.window = 4};
-static_assert(std::same_as<operand_t<Attend<>, 1, Feature>, Feature>);
-static_assert(std::same_as<operand_t<Attend<grouped>, 1, Feature>,
+static_assert(std::same_as<detail::operand_t<Attend<>, 1, Feature>, Feature>);
+static_assert(std::same_as<detail::operand_t<Attend<grouped>, 1, Feature>,
                            Haloed<Axis::feature, Window{.repeats = 3}>>);
-static_assert(std::same_as<operand_t<Attend<grouped>, 2, Sequence>, Replicated>);
-static_assert(std::same_as<operand_t<Attend<windowed>, 2, Sequence>,
+static_assert(std::same_as<detail::operand_t<Attend<grouped>, 2, Sequence>, Replicated>);
+static_assert(std::same_as<detail::operand_t<Attend<windowed>, 2, Sequence>,
                            Haloed<Axis::sequence, Window{.kernel = 4, .before = 3}>>);
-static_assert(std::same_as<operand_t<Attend<grouped>, 1, Batch>, Batch>);
+static_assert(std::same_as<detail::operand_t<Attend<grouped>, 1, Batch>, Batch>);
 
 // Each query head finds its key head on its rank, no rank holds a key head that it does not read,
 // and fewer than one copy for each key head and rank is held, at every number of ranks.
@@ -151,9 +151,9 @@ static_assert(HeadLinear<8, 6, 4>{}.output_shape(rows).back() == Dim{Axis::featu
 // Readers that are known at run time stand in the axis of keys, and a rank holds and sends what it
 // does if they are in the type.
 constexpr AttentionForm open_form{.readers = dynamic};
-using AnyKeys = operand_t<Attend<open_form>, 1, Feature>;
+using AnyKeys = detail::operand_t<Attend<open_form>, 1, Feature>;
 static_assert(std::same_as<AnyKeys, Haloed<Axis::feature, Window{.repeats = dynamic}>>);
-static_assert(std::same_as<operand_t<Attend<open_form>, 1, Sequence>, Replicated>);
+static_assert(std::same_as<detail::operand_t<Attend<open_form>, 1, Sequence>, Replicated>);
 
 using Open = Linear<split::output, dynamic, dynamic, false>;
 static_assert(Open(8, 8).in_units_of(4, 3).output_shape(rows).back() ==

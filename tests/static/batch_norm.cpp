@@ -33,7 +33,7 @@ static_assert(std::same_as<output_layout_t<Norm, Partial, Features>, Features>);
 
 // Weights of a rank's own channels are its own; on a share of a batch they owe a sum.
 template <class In>
-using Weight = std::tuple_element_t<0, parameters_t<Norm, In>>;
+using Weight = std::tuple_element_t<0, detail::parameters_t<Norm, In>>;
 static_assert(std::same_as<Weight<Invariant>, ParameterUse<Invariant, Invariant>>);
 static_assert(std::same_as<Weight<Channels>, ParameterUse<Channels, Channels>>);
 static_assert(std::same_as<Weight<Features>, ParameterUse<Features, Features>>);
@@ -43,7 +43,7 @@ static_assert(Weight<Rows>::debt::movement == Movement::all_reduce);
 
 // One exchange, and its adjoint is the one of backward.
 template <class In>
-using Sums = typename std::tuple_element_t<0, exchanges_t<Norm, In>>::redistribution;
+using Sums = typename std::tuple_element_t<0, detail::exchanges_t<Norm, In>>::redistribution;
 static_assert(std::same_as<Sums<Batch>, Redistribute<Partial, Replicated>>);
 static_assert(std::same_as<adjoint_t<Sums<Batch>>, Redistribute<Partial, Replicated>>);
 static_assert(Sums<Channels>::movement == Movement::none);

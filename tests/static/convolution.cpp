@@ -137,7 +137,7 @@ template <class S>
 using Of = Conv2d<S, 3, 4, 3>;
 template <class Layer, class In, std::size_t I, class Stored, class Used, Movement Debt>
 constexpr bool parameter() {
-  using P = std::tuple_element_t<I, parameters_t<Layer, In>>;
+  using P = std::tuple_element_t<I, detail::parameters_t<Layer, In>>;
   static_assert(std::same_as<P, ParameterUse<Stored, Used>>);
   static_assert(P::debt::movement == Debt);
   return true;

@@ -86,7 +86,7 @@ static_assert(L<3, 4>{}.parameter_specs(x)[0].fans.out == 4);
 // How the ranks store them, how the layer uses them, and what the gradient therefore owes.
 template <class Layer, class In, std::size_t I, class Stored, class Used, Movement Debt>
 constexpr bool parameter() {
-  using P = std::tuple_element_t<I, parameters_t<Layer, In>>;
+  using P = std::tuple_element_t<I, detail::parameters_t<Layer, In>>;
   static_assert(std::same_as<P, ParameterUse<Stored, Used>>);
   static_assert(P::debt::movement == Debt);
   return true;
@@ -107,6 +107,7 @@ static_assert(parameter<Whole, Batch, 0, Invariant, Replicated, all_reduce>());
 static_assert(parameter<Whole, Batch, 1, Invariant, Replicated, all_reduce>());
 static_assert(parameter<Whole, Sequence, 0, Invariant, Replicated, all_reduce>());
 static_assert(parameter<Whole, Sequence, 1, Invariant, Replicated, all_reduce>());
-static_assert(std::tuple_size_v<parameters_t<Linear<split::none, 3, 4, false>, Batch>> == 1);
+static_assert(std::tuple_size_v<detail::parameters_t<Linear<split::none, 3, 4, false>, Batch>> ==
+              1);
 
 }  // namespace

@@ -43,9 +43,9 @@ static_assert(keeps_all_but_partial<LayerNorm<20>> && keeps_all_but_partial<RmsN
 // --- parameters --------------------------------------------------------------------------------
 
 template <class In>
-using Weight = std::tuple_element_t<0, parameters_t<LayerNorm<20>, In>>;
+using Weight = std::tuple_element_t<0, detail::parameters_t<LayerNorm<20>, In>>;
 template <class In>
-using Bias = std::tuple_element_t<1, parameters_t<LayerNorm<20>, In>>;
+using Bias = std::tuple_element_t<1, detail::parameters_t<LayerNorm<20>, In>>;
 
 static_assert(std::same_as<Weight<Invariant>, ParameterUse<Invariant, Invariant>>);
 static_assert(std::same_as<Weight<Replicated>, ParameterUse<Invariant, Replicated>>);
@@ -60,7 +60,7 @@ static_assert(Weight<Invariant>::debt::movement == Movement::none);
 static_assert(Weight<Features>::debt::movement == Movement::none);
 
 template <class L>
-constexpr std::size_t parameter_count = std::tuple_size_v<parameters_t<L, Invariant>>;
+constexpr std::size_t parameter_count = std::tuple_size_v<detail::parameters_t<L, Invariant>>;
 static_assert(parameter_count<LayerNorm<20>> == 2 && parameter_count<RmsNorm<20>> == 1);
 static_assert(parameter_count<LayerNorm<20, Affine::weight>> == 1);
 static_assert(parameter_count<LayerNorm<20, Affine::none>> == 0);

@@ -13,6 +13,53 @@
 
 namespace shardwise {
 
+namespace detail {
+
+/// See `Conv2d`.
+template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
+class Convolution : public ConvolutionBase<Convolution<S, In, Out, Form>, S, In, Out, Form> {
+  using Base = ConvolutionBase<Convolution, S, In, Out, Form>;
+
+ public:
+  using Base::Base;
+
+  ///@{
+  /// As `SplitChoices` says. One that is split by group has no other choice.
+  using splits = convolution_splits_t<S, Form>;
+  template <class Other>
+  using split_by = Convolution<Other, In, Out, Form>;
+  ///@}
+
+  /// The same layer with its sizes in the object.
+  constexpr auto as_dynamic() const {
+    return Convolution<S, dynamic, dynamic, Form>(this->in_channels(), this->out_channels())
+        .initialized_by(this->weight_rule_, this->bias_rule_);
+  }
+
+  ///@{
+  /// As `Layer` says.
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& x, const Y& y) const {
+    frame.state().forward(call_on<Form.windows>(x, y, frame.rows_begin()), x.data(),
+                          Convolution::weight_of(frame), Convolution::values_of(frame)[1],
+                          this->activation_, y.data());
+  }
+
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
+    const ConvolutionCall call = call_on<Form.windows>(x, dy, frame.rows_begin());
+    const auto [weight_gradient, bias_gradient] = Convolution::gradients_of(frame);
+    typename Frame::dtype* input_gradient = nullptr;
+    if constexpr (Frame::input_gradient) input_gradient = dx.data();
+    frame.state().backward(call, x.data(), dy.data(), Convolution::weight_of(frame), frame.write(),
+                           weight_gradient, bias_gradient, input_gradient);
+  }
+  ///@}
+};
+
+}  // namespace detail
+
+///@{
 /// y[n, o, p] = b[o] + Σ x[n, i, p stride - before + k dilation] w[o, i, k], over the input
 /// channels i of o's group and the taps k; elements outside the image are zero. With S = [H, W],
 /// [D, H, W] or [W] for two, three or one axis of space, and K the taps along each:
@@ -41,70 +88,27 @@ namespace shardwise {
 /// split by height takes along `context` what split::height takes along `tensor`. With split::width
 /// a rank then has a tile of each image.
 ///
-/// In and Out are channels, as `Sized` says; `Conv1d`, `Conv2d` and `Conv3d` make the Form. Shards
-/// follow the units and grain of the input's channels. The output's channels have the form's grain;
-/// split by group, each of their units has as many groups as a unit of the input.
+/// In and Out are channels, as `Sized` says. Shards follow the units and grain of the input's
+/// channels. The output's channels have the kernel's grain; split by group, each of their units has
+/// as many groups as a unit of the input.
 /// sends    nothing
 /// throws   shape_error if x has other axes or channels, if the kernel is larger than the padded
 ///          image, or if a shard of x could end within a group
 /// source   torch.nn.Conv2d and ONNX operator Conv for shapes; groups: Krizhevsky et al. 2012
-template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
-class Convolution
-    : public detail::ConvolutionBase<Convolution<S, In, Out, Form>, S, In, Out, Form> {
-  using Base = detail::ConvolutionBase<Convolution, S, In, Out, Form>;
-
- public:
-  using Base::Base;
-
-  ///@{
-  /// As `SplitChoices` says. One that is split by group has no other choice.
-  using splits = detail::convolution_splits_t<S, Form>;
-  template <class Other>
-  using split_by = Convolution<Other, In, Out, Form>;
-  ///@}
-
-  /// The same layer with its sizes in the object.
-  constexpr auto as_dynamic() const {
-    return Convolution<S, dynamic, dynamic, Form>(this->in_channels(), this->out_channels())
-        .initialized_by(this->weight_rule_, this->bias_rule_);
-  }
-
-  ///@{
-  /// As `Layer` says.
-  template <class Frame, class X, class Y>
-  void forward(Frame& frame, const X& x, const Y& y) const {
-    frame.state().forward(detail::call_on<Form.windows>(x, y, frame.rows_begin()), x.data(),
-                          Convolution::weight_of(frame), Convolution::values_of(frame)[1],
-                          this->activation_, y.data());
-  }
-
-  template <class Frame, class X, class DY, class DX>
-  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
-    const ConvolutionCall call = detail::call_on<Form.windows>(x, dy, frame.rows_begin());
-    const auto [weight_gradient, bias_gradient] = Convolution::gradients_of(frame);
-    typename Frame::dtype* input_gradient = nullptr;
-    if constexpr (Frame::input_gradient) input_gradient = dx.data();
-    frame.state().backward(call, x.data(), dy.data(), Convolution::weight_of(frame), frame.write(),
-                           weight_gradient, bias_gradient, input_gradient);
-  }
-  ///@}
-};
-
-/// On [batch, channel, width].
+///
+/// On [batch, channel, width], [batch, channel, height, width] and [batch, channel, depth, height,
+/// width]: `Conv2d<split::output, 3, 32, kernel(3, {.padding = 1})>`.
 template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
-using Conv1d = Convolution<S, In, Out, detail::form_of<1, K>()>;
-
-/// On [batch, channel, height, width]: `Conv2d<split::output, 3, 32, kernel(3, {.padding = 1})>`.
+using Conv1d = detail::Convolution<S, In, Out, detail::form_of<1, K>()>;
 template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
-using Conv2d = Convolution<S, In, Out, detail::form_of<2, K>()>;
-
-/// On [batch, channel, depth, height, width].
+using Conv2d = detail::Convolution<S, In, Out, detail::form_of<2, K>()>;
 template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
-using Conv3d = Convolution<S, In, Out, detail::form_of<3, K>()>;
+using Conv3d = detail::Convolution<S, In, Out, detail::form_of<3, K>()>;
+///@}
 
 /// "Conv2d<output, 3, 32, 3x3, padding 1x1>".
 template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
-struct NameOf<Convolution<S, In, Out, Form>> {
+struct NameOf<detail::Convolution<S, In, Out, Form>> {
   static std::string name() { return detail::convolution_name<S, In, Out, Form>("Conv"); }
 };
 

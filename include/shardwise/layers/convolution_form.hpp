@@ -10,31 +10,34 @@
 
 namespace shardwise {
 
-/// See `kernel`.
-struct KernelOptions {
-  PerAxis stride = 1;    ///< distance of neighbouring windows
-  Padding padding = 0;   ///< zeros around the image
-  PerAxis dilation = 1;  ///< distance of neighbouring taps
-  int groups = 1;        ///< each has its own input channels and output channels
-  bool bias = true;      ///< one number for each output channel
-  int grain = 1;  ///< output channels that shards keep together, for a grouped layer after this one
-  PerAxis output_padding = 0;  ///< of a transposed convolution: rows and columns added at its end
-};
-
 /// The kernel of a convolution with any number of axes of space; a single number is its size.
 struct Kernel {
-  PerAxis size;             ///< taps
-  KernelOptions options{};  ///< all other properties
+  /// All properties but the size.
+  struct Options {
+    PerAxis stride = 1;    ///< distance of neighbouring windows
+    Padding padding = 0;   ///< zeros around the image
+    PerAxis dilation = 1;  ///< distance of neighbouring taps
+    int groups = 1;        ///< each has its own input channels and output channels
+    bool bias = true;      ///< one number for each output channel
+    /// Output channels that shards keep together, for a grouped layer after this one.
+    int grain = 1;
+    PerAxis output_padding = 0;  ///< of a transposed convolution: rows and columns added at its end
+  };
+
+  PerAxis size;       ///< taps
+  Options options{};  ///< all other properties
 
   ///@{
   /// Only a size, or a size with options.
   constexpr Kernel(int all) : size(all) {}
-  constexpr Kernel(PerAxis sizes, const KernelOptions& given) : size(sizes), options(given) {}
+  constexpr Kernel(PerAxis sizes, const Options& given) : size(sizes), options(given) {}
   ///@}
 };
 
 /// `kernel(3, {.padding = 1})`, `kernel({3, 5}, {.stride = {2, 1}, .padding = same, .groups = 4})`.
-constexpr Kernel kernel(PerAxis size, const KernelOptions& options = {}) { return {size, options}; }
+constexpr Kernel kernel(PerAxis size, const Kernel::Options& options = {}) {
+  return {size, options};
+}
 
 namespace detail {
 
@@ -42,9 +45,9 @@ namespace detail {
 template <std::size_t Axes>
 struct ConvolutionForm {
   std::array<Window, Axes> windows;  ///< one for each axis of space
-  std::size_t groups = 1;            ///< as in KernelOptions
-  std::size_t grain = 1;             ///< as in KernelOptions
-  bool bias = true;                  ///< as in KernelOptions
+  std::size_t groups = 1;            ///< as in Kernel::Options
+  std::size_t grain = 1;             ///< as in Kernel::Options
+  bool bias = true;                  ///< as in Kernel::Options
 
   /// Taps of one input channel.
   constexpr std::size_t taps() const {
@@ -58,7 +61,7 @@ struct ConvolutionForm {
 
 template <std::size_t Axes, Kernel K, bool IsTransposed = false>
 consteval ConvolutionForm<Axes> form_of() {
-  constexpr KernelOptions o = K.options;
+  constexpr Kernel::Options o = K.options;
   static_assert(
       windows_must_exist<Axes, K.size, o.stride, o.padding, o.dilation, o.output_padding>());
   static_assert(IsTransposed || (o.output_padding.most() == 0 && o.output_padding.least() == 0),

@@ -312,8 +312,6 @@ concept AppliesActivation = requires(const L& layer) {
   { layer.template with_activation<In>(Activation::relu) } -> std::same_as<L>;
 };
 
-}  // namespace detail
-
 ///@{
 /// The parameters and the exchanges of a layer with an input in the layout In, as a std::tuple.
 template <class L, Layout In>
@@ -321,5 +319,7 @@ using parameters_t = typename detail::parameters_of<L, In>::type;
 template <class L, Layout In>
 using exchanges_t = typename detail::exchanges_of<L, In>::type;
 ///@}
+
+}  // namespace detail
 
 }  // namespace shardwise

@@ -66,10 +66,10 @@ requires(J > 0 &&
   using type = typename Op::template operand<J, In>;
 };
 
-}  // namespace detail
-
 /// The layout of operand J of a merge whose first operand has the layout In.
 template <class Op, std::size_t J, Layout In>
 using operand_t = typename detail::operand_layout<Op, J, In>::type;
+
+}  // namespace detail
 
 }  // namespace shardwise

@@ -10,24 +10,24 @@
 
 namespace shardwise {
 
-/// See `pool`.
-struct PoolOptions {
-  PerAxis stride = 0;          ///< 0 means the size: windows do not overlap
-  Padding padding = 0;         ///< zeros around the image; a maximum ignores them
-  PerAxis dilation = 1;        ///< distance of neighbouring taps
-  bool counts_padding = true;  ///< whether averages divide by all taps of a window
-  bool ceil_mode = false;      ///< whether a last window may reach beyond the padded image
-};
-
 /// The windows of a pooling layer with any number of axes of space; a single number is their size.
 struct PoolWindows {
-  PerAxis size;           ///< taps
-  PoolOptions options{};  ///< all other properties
+  /// All properties but the size.
+  struct Options {
+    PerAxis stride = 0;          ///< 0 means the size: windows do not overlap
+    Padding padding = 0;         ///< zeros around the image; a maximum ignores them
+    PerAxis dilation = 1;        ///< distance of neighbouring taps
+    bool counts_padding = true;  ///< whether averages divide by all taps of a window
+    bool ceil_mode = false;      ///< whether a last window may reach beyond the padded image
+  };
+
+  PerAxis size;       ///< taps
+  Options options{};  ///< all other properties
 
   ///@{
   /// Only a size, or a size with options.
   constexpr PoolWindows(int all) : size(all) {}
-  constexpr PoolWindows(PerAxis sizes, const PoolOptions& given) : size(sizes), options(given) {}
+  constexpr PoolWindows(PerAxis sizes, const Options& given) : size(sizes), options(given) {}
   ///@}
 
   /// The stride; 0 is replaced by the size.
@@ -35,7 +35,7 @@ struct PoolWindows {
 };
 
 /// `pool(3, {.stride = 2, .padding = 1})`, `pool({1, 2})`.
-constexpr PoolWindows pool(PerAxis size, const PoolOptions& options = {}) {
+constexpr PoolWindows pool(PerAxis size, const PoolWindows::Options& options = {}) {
   return {size, options};
 }
 
@@ -54,7 +54,7 @@ consteval bool padding_is_narrow() {
 /// The windows along each axis.
 template <std::size_t Axes, PoolWindows P>
 consteval std::array<Window, Axes> pool_windows() {
-  constexpr PoolOptions o = P.options;
+  constexpr PoolWindows::Options o = P.options;
   static_assert(windows_must_exist<Axes, P.size, P.stride(), o.padding, o.dilation>());
   constexpr auto result = [] {
     auto all = windows<Axes>(P.size, P.stride(), P.options.padding, P.options.dilation);

@@ -19,14 +19,10 @@
 
 namespace shardwise {
 
-namespace init {
+namespace detail {
 
 /// 1/4: the default of torch.nn.PReLU. He et al. 2015, section 2.1.
 inline Initializer quarter(const Fans&) { return {Initializer::Kind::constant, 0.25}; }
-
-}  // namespace init
-
-namespace detail {
 
 /// out = x > 0 ? from : w from: y with x in place of from, dx with dy.
 template <class T>
@@ -118,7 +114,7 @@ class PRelu : public KeepsLayout, public Sized<N> {
   constexpr auto parameter_specs(const Shape& x) const {
     Shape weights{{Axis::channel, 1}};
     if constexpr (!is_one) weights = Shape{x[detail::channel_axis(output_shape(x))]};
-    return std::array{ParameterSpec{"weight", weights, init::quarter}};
+    return std::array{ParameterSpec{"weight", weights, detail::quarter}};
   }
 
   template <class Frame, class X, class Y>

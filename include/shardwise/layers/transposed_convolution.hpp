@@ -47,10 +47,63 @@ struct BiasedChannel {
   }
 };
 
+/// See `ConvTranspose2d`.
+template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
+class ConvolutionTranspose
+    : public ConvolutionBase<ConvolutionTranspose<S, In, Out, Form>, S, In, Out, Form> {
+  using Base = ConvolutionBase<ConvolutionTranspose, S, In, Out, Form>;
+  static_assert(output_padding_must_fit<output_padding_must_be_narrow<Form>()>());
+
+ public:
+  using Base::Base;
+
+  /// The same layer with its sizes in the object.
+  constexpr auto as_dynamic() const {
+    return ConvolutionTranspose<S, dynamic, dynamic, Form>(this->in_channels(),
+                                                           this->out_channels())
+        .initialized_by(this->weight_rule_, this->bias_rule_);
+  }
+
+  ///@{
+  /// As `Layer` says.
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& x, const Y& y) const {
+    using T = typename Frame::dtype;
+    frame.state().backward(call_on<Form.windows>(y, x, frame.rows_begin().reversed()), nullptr,
+                           x.data(), ConvolutionTranspose::weight_of(frame), Write::replace,
+                           nullptr, nullptr, y.data());
+    const T* const biases = ConvolutionTranspose::values_of(frame)[1];
+    if (biases == nullptr && this->activation_ == Activation::none) return;
+    visit(this->activation_, [&](auto f) {
+      for_each_in_channels(frame.backend(), ChannelsOf(y.local(), 1),
+                           BiasedChannel<decltype(f), T>{biases, y.data()});
+    });
+  }
+
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
+    using T = typename Frame::dtype;
+    const ConvolutionCall call = call_on<Form.windows>(
+        dy, x, frame.rows_begin().reversed());  // of the convolution from y to x
+    const auto weights = ConvolutionTranspose::weight_of(frame);
+    const auto [weight_gradient, bias_gradient] = ConvolutionTranspose::gradients_of(frame);
+    frame.state().backward(call, dy.data(), x.data(), weights, frame.write(), weight_gradient,
+                           nullptr, nullptr);
+    if constexpr (Form.bias) {
+      put_channel_gradient(frame, ChannelsOf(dy.local(), 1), ChannelValue<T>{dy.data()},
+                           bias_gradient);
+    }
+    if constexpr (Frame::input_gradient)
+      frame.state().forward(call, dy.data(), weights, nullptr, Activation::none, dx.data());
+  }
+  ///@}
+};
+
 }  // namespace detail
 
+///@{
 /// y[n, o, p] = b[o] + Σ x[n, i, q] w[i, o, k], over the input channels i of o's group and all q
-/// and k with q stride - before + k dilation = p. It is the adjoint of a Convolution with the same
+/// and k with q stride - before + k dilation = p. It is the adjoint of a convolution with the same
 /// kernel, from Out channels to In: its forward is that one's gradient of the input, and its
 /// gradient of the input that one's forward, on the same kernels of the backend. Each extent
 /// becomes (n - 1) stride + reach + output padding - padding at both ends, where reach is (taps -
@@ -73,79 +126,26 @@ struct BiasedChannel {
 /// all-reduce, and Haloed<height, its window> -> Sharded<height>: a rank computes its block of the
 /// output's rows from all input rows that reach them.
 ///
-/// Channels, groups and grains are as in Convolution; `ConvTranspose1d`, `2d` and `3d` make the
-/// Form. Bias and activation take one more pass over y, so the two-byte dtypes are rounded twice.
+/// Channels, groups and grains are as in `Conv2d`. Bias and activation take one more pass over y,
+/// so the two-byte dtypes are rounded twice.
 /// sends    nothing
 /// throws   shape_error if x has other axes or channels, if nothing is left of an extent, or if a
 ///          shard of x could end within a group
 /// source   torch.nn.ConvTranspose2d; ONNX operator ConvTranspose
-template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
-class ConvolutionTranspose
-    : public detail::ConvolutionBase<ConvolutionTranspose<S, In, Out, Form>, S, In, Out, Form> {
-  using Base = detail::ConvolutionBase<ConvolutionTranspose, S, In, Out, Form>;
-  static_assert(detail::output_padding_must_fit<detail::output_padding_must_be_narrow<Form>()>());
-
- public:
-  using Base::Base;
-
-  /// The same layer with its sizes in the object.
-  constexpr auto as_dynamic() const {
-    return ConvolutionTranspose<S, dynamic, dynamic, Form>(this->in_channels(),
-                                                           this->out_channels())
-        .initialized_by(this->weight_rule_, this->bias_rule_);
-  }
-
-  ///@{
-  /// As `Layer` says.
-  template <class Frame, class X, class Y>
-  void forward(Frame& frame, const X& x, const Y& y) const {
-    using T = typename Frame::dtype;
-    frame.state().backward(detail::call_on<Form.windows>(y, x, frame.rows_begin().reversed()),
-                           nullptr, x.data(), ConvolutionTranspose::weight_of(frame),
-                           Write::replace, nullptr, nullptr, y.data());
-    const T* const biases = ConvolutionTranspose::values_of(frame)[1];
-    if (biases == nullptr && this->activation_ == Activation::none) return;
-    visit(this->activation_, [&](auto f) {
-      detail::for_each_in_channels(frame.backend(), detail::ChannelsOf(y.local(), 1),
-                                   detail::BiasedChannel<decltype(f), T>{biases, y.data()});
-    });
-  }
-
-  template <class Frame, class X, class DY, class DX>
-  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
-    using T = typename Frame::dtype;
-    const ConvolutionCall call = detail::call_on<Form.windows>(
-        dy, x, frame.rows_begin().reversed());  // of the convolution from y to x
-    const auto weights = ConvolutionTranspose::weight_of(frame);
-    const auto [weight_gradient, bias_gradient] = ConvolutionTranspose::gradients_of(frame);
-    frame.state().backward(call, dy.data(), x.data(), weights, frame.write(), weight_gradient,
-                           nullptr, nullptr);
-    if constexpr (Form.bias) {
-      detail::put_channel_gradient(frame, detail::ChannelsOf(dy.local(), 1),
-                                   detail::ChannelValue<T>{dy.data()}, bias_gradient);
-    }
-    if constexpr (Frame::input_gradient)
-      frame.state().forward(call, dy.data(), weights, nullptr, Activation::none, dx.data());
-  }
-  ///@}
-};
-
-/// On [batch, channel, width].
+///
+/// On [batch, channel, width], [batch, channel, height, width] and [batch, channel, depth, height,
+/// width]: `ConvTranspose2d<split::output, 64, 32, kernel(2, {.stride = 2})>` doubles both extents.
 template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
-using ConvTranspose1d = ConvolutionTranspose<S, In, Out, detail::form_of<1, K, true>()>;
-
-/// On [batch, channel, height, width]: `ConvTranspose2d<split::output, 64, 32, kernel(2, {.stride =
-/// 2})>` doubles both extents.
+using ConvTranspose1d = detail::ConvolutionTranspose<S, In, Out, detail::form_of<1, K, true>()>;
 template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
-using ConvTranspose2d = ConvolutionTranspose<S, In, Out, detail::form_of<2, K, true>()>;
-
-/// On [batch, channel, depth, height, width].
+using ConvTranspose2d = detail::ConvolutionTranspose<S, In, Out, detail::form_of<2, K, true>()>;
 template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
-using ConvTranspose3d = ConvolutionTranspose<S, In, Out, detail::form_of<3, K, true>()>;
+using ConvTranspose3d = detail::ConvolutionTranspose<S, In, Out, detail::form_of<3, K, true>()>;
+///@}
 
 /// "ConvTranspose2d<output, 64, 32, 2x2, stride 2x2>".
 template <detail::ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
-struct NameOf<ConvolutionTranspose<S, In, Out, Form>> {
+struct NameOf<detail::ConvolutionTranspose<S, In, Out, Form>> {
   static std::string name() { return detail::convolution_name<S, In, Out, Form>("ConvTranspose"); }
 };
 

@@ -104,8 +104,55 @@ struct UpsampledRowsBack {
   }
 };
 
+/// See `Upsample2d`.
+template <auto Windows>
+class Upsample : public LinearInWindows<Windows> {
+ public:
+  ///@{
+  /// As `Layer` says.
+  static constexpr Saves saves = Saves::nothing;
+
+  template <Layout Offered, Layout Wanted>
+  using input_layout = std::conditional_t<
+      !std::same_as<Offered, Partial>, windowed_t<Windows, Offered>,
+      std::conditional_t<std::same_as<Wanted, Replicated>, Replicated, summed_planes_t<Wanted>>>;
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& x, const Y& y) const {
+    const UpsampledSpace space = space_of(frame, x, y);
+    for_each_in_rows(frame.backend(), y.rows(), y.columns(),
+                     UpsampledRows<typename Frame::dtype, repeats>{space, x.data(), y.data()});
+  }
+
+  template <class Frame, class DY, class DX>
+  void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
+    const UpsampledSpace space = space_of(frame, dx, dy);
+    for_each_in_rows(
+        frame.backend(), dx.rows(), dx.columns(),
+        UpsampledRowsBack<typename Frame::dtype, repeats>{space, dy.data(), dx.data()});
+  }
+  ///@}
+
+ private:
+  static constexpr std::size_t repeats = Windows.back().repeats;  // along a row
+
+  template <class Frame, class X, class Y>
+  static UpsampledSpace space_of(const Frame& frame, const X& x, const Y& y) {
+    constexpr std::size_t axes = Windows.size();
+    std::array<UpsampledAxis, 3> here;
+    for (std::size_t i = 0; i < axes; ++i) {
+      Interval large = held_of_axis(y, 2 + i);
+      if (space_axis(i, axes) == Axis::height) large.offset += frame.rows_begin().out;
+      here[3 - axes + i] = {x.local()[2 + i].extent(), large.size, Windows[i].repeats,
+                            large.offset % Windows[i].repeats};
+    }
+    return {here[0], here[1], here[2]};
+  }
+};
+
 }  // namespace detail
 
+///@{
 /// y[n, c, o] = x[n, c, o / scale] on images [batch, channel, S...], rounded down along every axis
 /// of S, [W], [H, W] or [D, H, W]; y is larger by `scale`. The gradient of an element is the sum
 /// over its repeats. The layer keeps the layout of the images, and an axis of space may be split:
@@ -122,67 +169,20 @@ struct UpsampledRowsBack {
 /// sends    nothing
 /// throws   shape_error if x is not such images
 /// source   torch.nn.Upsample with mode='nearest' and a whole scale_factor
-template <auto Windows>
-class Upsample : public detail::LinearInWindows<Windows> {
- public:
-  ///@{
-  /// As `Layer` says.
-  static constexpr Saves saves = Saves::nothing;
-
-  template <Layout Offered, Layout Wanted>
-  using input_layout =
-      std::conditional_t<!std::same_as<Offered, Partial>, detail::windowed_t<Windows, Offered>,
-                         std::conditional_t<std::same_as<Wanted, Replicated>, Replicated,
-                                            detail::summed_planes_t<Wanted>>>;
-
-  template <class Frame, class X, class Y>
-  void forward(Frame& frame, const X& x, const Y& y) const {
-    const detail::UpsampledSpace space = space_of(frame, x, y);
-    detail::for_each_in_rows(
-        frame.backend(), y.rows(), y.columns(),
-        detail::UpsampledRows<typename Frame::dtype, repeats>{space, x.data(), y.data()});
-  }
-
-  template <class Frame, class DY, class DX>
-  void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
-    const detail::UpsampledSpace space = space_of(frame, dx, dy);
-    detail::for_each_in_rows(
-        frame.backend(), dx.rows(), dx.columns(),
-        detail::UpsampledRowsBack<typename Frame::dtype, repeats>{space, dy.data(), dx.data()});
-  }
-  ///@}
-
- private:
-  static constexpr std::size_t repeats = Windows.back().repeats;  // along a row
-
-  template <class Frame, class X, class Y>
-  static detail::UpsampledSpace space_of(const Frame& frame, const X& x, const Y& y) {
-    constexpr std::size_t axes = Windows.size();
-    std::array<detail::UpsampledAxis, 3> here;
-    for (std::size_t i = 0; i < axes; ++i) {
-      Interval large = detail::held_of_axis(y, 2 + i);
-      if (detail::space_axis(i, axes) == Axis::height) large.offset += frame.rows_begin().out;
-      here[3 - axes + i] = {x.local()[2 + i].extent(), large.size, Windows[i].repeats,
-                            large.offset % Windows[i].repeats};
-    }
-    return {here[0], here[1], here[2]};
-  }
-};
-
-///@{
+///
 /// On [batch, channel, width], [batch, channel, height, width] and [batch, channel, depth, height,
 /// width]: `Upsample2d<2>`, `Upsample2d<{1, 3}>`.
 template <PerAxis Scale>
-using Upsample1d = Upsample<detail::upsampling_windows<1, Scale>()>;
+using Upsample1d = detail::Upsample<detail::upsampling_windows<1, Scale>()>;
 template <PerAxis Scale>
-using Upsample2d = Upsample<detail::upsampling_windows<2, Scale>()>;
+using Upsample2d = detail::Upsample<detail::upsampling_windows<2, Scale>()>;
 template <PerAxis Scale>
-using Upsample3d = Upsample<detail::upsampling_windows<3, Scale>()>;
+using Upsample3d = detail::Upsample<detail::upsampling_windows<3, Scale>()>;
 ///@}
 
 /// "Upsample2d<2x2>".
 template <auto Windows>
-struct NameOf<Upsample<Windows>> {
+struct NameOf<detail::Upsample<Windows>> {
   static std::string name() {
     std::string scale;
     for (const Window& window : Windows)

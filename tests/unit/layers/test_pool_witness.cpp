@@ -40,7 +40,7 @@ void check(const Shape& shape, const std::string& name, double bound = 1e-14) {
       L{}, shape, testing::AgainstWitness{theirs, {90, 0, 91}, {1, 3}, bound}, made);
 }
 
-constexpr PoolOptions two{.stride = {2, 1}, .padding = {1, 1}};
+constexpr PoolWindows::Options two{.stride = {2, 1}, .padding = {1, 1}};
 
 }  // namespace
 
