@@ -69,9 +69,9 @@ void train(example::Ranks& ranks, Group& group, Backend& backend, const Options&
   constexpr sw::Seed seed{1};  // of weights, of masks and of the order of images
   const bool speaks = ranks.rank() == 0;
   Batches batches(ranks, options.data, example::Part::train,
-                  {.batch_size = options.batch, .seed = seed, .last = sw::LastBatch::drop});
+                  {.batch_size = options.batch, .seed = seed, .drops_last = true});
   Batches test_batches(ranks, options.data, example::Part::test,
-                       {.batch_size = 500, .order = sw::SampleOrder::stored});
+                       {.batch_size = 500, .shuffles = false});
   example::Log log(options.log, options.way, "images,what,value", ranks);
 
   using Counted = sw::CountingCommunicator<Group>;

@@ -66,9 +66,9 @@ void train(example::Ranks& ranks, Group& group, Backend& backend,
            const example::TrainingOptions& options) {
   constexpr sw::Seed seed{1};  // of weights and of the order of images
   Batches batches(ranks, options.data, example::Part::train,
-                  {.batch_size = options.batch, .seed = seed, .last = sw::LastBatch::drop});
+                  {.batch_size = options.batch, .seed = seed, .drops_last = true});
   Batches test_batches(ranks, options.data, example::Part::test,
-                       {.batch_size = 500, .order = sw::SampleOrder::stored});
+                       {.batch_size = 500, .shuffles = false});
   const sw::Shape in = Batches::shape_of(options.batch, options.data.form());
   using Ends = sw::Ends<sw::Invariant, sw::Invariant>;
   sw::Model<Network, sw::Context<float, Backend, Group>, Ends> model(Network{}, group, seed, in,

@@ -77,7 +77,8 @@ inline ImageSet read_images(const CnnData& data, Part part) {
 template <sw::Real T, sw::Communicator C>
 class BroadcastBatches {
  public:
-  BroadcastBatches(C& ranks, const CnnData& data, Part part, sw::SamplerOptions options)
+  BroadcastBatches(C& ranks, const CnnData& data, Part part,
+                   sw::DistributedSampler::Options options)
       : ranks_(ranks), form_(data.form()) {
     if (ranks.rank() == 0) {
       set_ = read_images(data, part);

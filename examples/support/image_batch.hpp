@@ -57,8 +57,7 @@ template <class M>
 double accuracy(M& model, const ImageSet& set) {
   const shardwise::Place place = shardwise::place_of(model.ranks());
   ImageBatch<typename M::dtype, typename M::input_layout> batch(place);
-  shardwise::DistributedSampler sampler(
-      set.count, place, {.batch_size = 500, .order = shardwise::SampleOrder::stored});
+  shardwise::DistributedSampler sampler(set.count, place, {.batch_size = 500, .shuffles = false});
   std::size_t correct = 0;
   while (sampler.epoch() == 0) {
     batch.fill(set, sampler.next());

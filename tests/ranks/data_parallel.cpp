@@ -96,7 +96,7 @@ Epochs train(C& ranks, const Chosen& loss, std::size_t batch_size) {
     step.finish();
   }
   result.parameters = testing::parameters_of(model);
-  DistributedSampler in_order(samples, place, {.batch_size = 5, .order = SampleOrder::stored});
+  DistributedSampler in_order(samples, place, {.batch_size = 5, .shuffles = false});
   while (in_order.epoch() == 0) {
     BatchPart<L> part(in_order.next(), place);
     result.correct += count_correct(model, part.x.view(), part.labels.view());

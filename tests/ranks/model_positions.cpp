@@ -57,12 +57,12 @@ auto number(std::size_t i) {
 }
 
 /// Element i of x, turned by position · theta^(-2 p / n), or back.
-double turned(const RopeOptions& options, const std::vector<Segment>& segments, std::size_t i,
+double turned(const Rope::Options& options, const std::vector<Segment>& segments, std::size_t i,
               double direction) {
   const std::size_t n = options.features == 0 ? size : options.features;
   const std::size_t in_head = i % size;
   if (in_head >= n) return number_of(i);
-  const bool halves = options.pairs == RopePairs::halves;
+  const bool halves = options.pairs == Rope::Pairs::halves;
   const bool is_first = halves ? in_head < n / 2 : in_head % 2 == 0;
   const std::size_t pair = halves ? in_head % (n / 2) : in_head / 2;
   const std::size_t apart = halves ? n / 2 : 1;
@@ -76,7 +76,7 @@ double turned(const RopeOptions& options, const std::vector<Segment>& segments, 
 }
 
 template <Layout L, class T = double>
-void check_rope(const RopeOptions& options, const std::vector<Segment>& segments,
+void check_rope(const Rope::Options& options, const std::vector<Segment>& segments,
                 double bound = 1e-14) {
   for (const int ranks : testing::rank_counts({1, 2, 3, 4, 5, 6, 7, 8})) {
     CAPTURE(ranks);
@@ -94,7 +94,7 @@ void check_rope(const RopeOptions& options, const std::vector<Segment>& segments
   }
 }
 
-void check_rope_everywhere(const RopeOptions& options) {
+void check_rope_everywhere(const Rope::Options& options) {
   for (const auto& segments : {std::vector<Segment>{}, documents}) {
     check_rope<Invariant>(options, segments);
     check_rope<Feature>(options, segments);
@@ -107,7 +107,7 @@ void check_rope_everywhere(const RopeOptions& options) {
 
 TEST_CASE("Rope turns each head by the position of its token, in every layout") {
   check_rope_everywhere({});
-  check_rope_everywhere({.theta = 100, .pairs = RopePairs::neighbours});
+  check_rope_everywhere({.theta = 100, .pairs = Rope::Pairs::neighbours});
   check_rope_everywhere({.features = 4, .scaling = RopeScaling::linear(2)});
 }
 

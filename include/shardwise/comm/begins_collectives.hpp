@@ -97,19 +97,21 @@ class BeginningCollectives : public Collectives<Self> {
  public:
   /// Begins out = the ranks' `in`, reduced.
   template <Element T>
-  [[nodiscard]] auto begin_all_reduce(moves::In<T> in, std::span<T> out,
+  [[nodiscard]] auto begin_all_reduce(detail::InputOf<T> in, std::span<T> out,
                                       Reduction reduction = Reduction::sum) {
     return begin_checked(moves::AllReduce<T>{in, out, reduction});
   }
   /// Begins out = the rank's block of the ranks' `in`, reduced.
   template <Element T>
-  [[nodiscard]] auto begin_reduce_scatter(moves::In<T> in, std::span<T> out, moves::Counts counts,
+  [[nodiscard]] auto begin_reduce_scatter(detail::InputOf<T> in, std::span<T> out,
+                                          std::span<const std::size_t> counts,
                                           Reduction reduction = Reduction::sum) {
     return begin_checked(moves::ReduceScatter<T>{in, out, counts, reduction});
   }
   /// Begins out = the blocks of all ranks, in order.
   template <Element T>
-  [[nodiscard]] auto begin_all_gather(moves::In<T> in, std::span<T> out, moves::Counts counts) {
+  [[nodiscard]] auto begin_all_gather(detail::InputOf<T> in, std::span<T> out,
+                                      std::span<const std::size_t> counts) {
     return begin_checked(moves::AllGather<T>{in, out, counts});
   }
 

@@ -25,17 +25,17 @@ class Collectives {
  public:
   /// out = the ranks' `in`, reduced.
   template <Element T>
-  void all_reduce(moves::In<T> in, std::span<T> out, Reduction reduction = Reduction::sum) {
+  void all_reduce(detail::InputOf<T> in, std::span<T> out, Reduction reduction = Reduction::sum) {
     make(moves::AllReduce<T>{in, out, reduction});
   }
   /// out = the blocks of all ranks, in order.
   template <Element T>
-  void all_gather(moves::In<T> in, std::span<T> out, moves::Counts counts) {
+  void all_gather(detail::InputOf<T> in, std::span<T> out, std::span<const std::size_t> counts) {
     make(moves::AllGather<T>{in, out, counts});
   }
   /// out = the rank's block of the ranks' `in`, reduced.
   template <Element T>
-  void reduce_scatter(moves::In<T> in, std::span<T> out, moves::Counts counts,
+  void reduce_scatter(detail::InputOf<T> in, std::span<T> out, std::span<const std::size_t> counts,
                       Reduction reduction = Reduction::sum) {
     make(moves::ReduceScatter<T>{in, out, counts, reduction});
   }
@@ -46,17 +46,20 @@ class Collectives {
   }
   /// all_gather, on the root alone.
   template <Element T>
-  void gather(moves::In<T> in, std::span<T> out, moves::Counts counts, int root) {
+  void gather(detail::InputOf<T> in, std::span<T> out, std::span<const std::size_t> counts,
+              int root) {
     make(moves::Gather<T>{in, out, counts, root});
   }
   /// out = the rank's block of the root's `in`.
   template <Element T>
-  void scatter(moves::In<T> in, std::span<T> out, moves::Counts counts, int root) {
+  void scatter(detail::InputOf<T> in, std::span<T> out, std::span<const std::size_t> counts,
+               int root) {
     make(moves::Scatter<T>{in, out, counts, root});
   }
   /// Block r of `out` = the block that rank r has for this one.
   template <Element T>
-  void all_to_all(moves::In<T> in, moves::Counts sent, std::span<T> out, moves::Counts received) {
+  void all_to_all(detail::InputOf<T> in, std::span<const std::size_t> sent, std::span<T> out,
+                  std::span<const std::size_t> received) {
     make(moves::AllToAll<T>{in, sent, out, received});
   }
   /// A message for rank `to`.

@@ -10,6 +10,14 @@
 #include "shardwise/comm/detail/checks.hpp"
 #include "shardwise/core/dtype.hpp"
 
+namespace shardwise::detail {
+
+/// A rank's input. T is deduced from `out` only.
+template <class T>
+using InputOf = std::type_identity_t<std::span<const T>>;
+
+}  // namespace shardwise::detail
+
 /// The operations of `Communicator` with their arguments. Each has
 ///
 ///     move.check(rank, size)     the checks that rank `rank` of `size` can make alone
@@ -17,12 +25,6 @@
 ///     move.on(ranks)             calls the operation on any communicator
 ///     move.begun_on(ranks)       begins it on one that `BeginsCollectives`, if that can
 namespace shardwise::moves {
-
-/// A rank's input. T is deduced from `out` only.
-template <class T>
-using In = std::type_identity_t<std::span<const T>>;
-/// Elements of a block for each rank, in rank order.
-using Counts = std::span<const std::size_t>;
 
 /// out = the ranks' `in`, reduced.
 template <class T>
@@ -54,9 +56,9 @@ struct AllReduce {
 /// out = the blocks of all ranks, in order.
 template <class T>
 struct AllGather {
-  std::span<const T> in;  ///< the rank's block
-  std::span<T> out;       ///< all blocks
-  Counts counts;          ///< elements of each rank's block
+  std::span<const T> in;                ///< the rank's block
+  std::span<T> out;                     ///< all blocks
+  std::span<const std::size_t> counts;  ///< elements of each rank's block
 
   ///@{
   /// As `shardwise::moves` says.
@@ -85,7 +87,7 @@ template <class T>
 struct ReduceScatter {
   std::span<const T> in;                 ///< the rank's summands of all blocks
   std::span<T> out;                      ///< the rank's block
-  Counts counts;                         ///< elements of each rank's block
+  std::span<const std::size_t> counts;   ///< elements of each rank's block
   Reduction reduction = Reduction::sum;  ///< how the summands are combined
 
   ///@{
@@ -137,10 +139,10 @@ struct Broadcast {
 /// out = the blocks of all ranks, in order, on the root.
 template <class T>
 struct Gather {
-  std::span<const T> in;  ///< the rank's block
-  std::span<T> out;       ///< all blocks; used on the root only
-  Counts counts;          ///< elements of each rank's block
-  int root;               ///< the rank that gets them
+  std::span<const T> in;                ///< the rank's block
+  std::span<T> out;                     ///< all blocks; used on the root only
+  std::span<const std::size_t> counts;  ///< elements of each rank's block
+  int root;                             ///< the rank that gets them
 
   ///@{
   /// As `shardwise::moves` says.
@@ -169,10 +171,10 @@ struct Gather {
 /// out = the rank's block of the root's `in`.
 template <class T>
 struct Scatter {
-  std::span<const T> in;  ///< all blocks; used on the root only
-  std::span<T> out;       ///< the rank's block
-  Counts counts;          ///< elements of each rank's block
-  int root;               ///< the rank that has them
+  std::span<const T> in;                ///< all blocks; used on the root only
+  std::span<T> out;                     ///< the rank's block
+  std::span<const std::size_t> counts;  ///< elements of each rank's block
+  int root;                             ///< the rank that has them
 
   ///@{
   /// As `shardwise::moves` says.
@@ -200,10 +202,10 @@ struct Scatter {
 /// Block r of `out` = the block that rank r has for this one.
 template <class T>
 struct AllToAll {
-  std::span<const T> in;  ///< a block for each rank
-  Counts sent;            ///< elements of these blocks
-  std::span<T> out;       ///< a block from each rank
-  Counts received;        ///< elements of these blocks
+  std::span<const T> in;                  ///< a block for each rank
+  std::span<const std::size_t> sent;      ///< elements of these blocks
+  std::span<T> out;                       ///< a block from each rank
+  std::span<const std::size_t> received;  ///< elements of these blocks
 
   ///@{
   /// As `shardwise::moves` says.

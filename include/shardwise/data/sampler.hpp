@@ -34,20 +34,6 @@ std::vector<std::uint32_t> shuffled_order(std::size_t count, Seed seed, std::uin
 
 }  // namespace detail
 
-/// The order of an epoch: shuffled_order or, for evaluation, stored_order.
-enum class SampleOrder : std::uint8_t { shuffled, stored };
-
-/// Whether a last batch that is smaller than the others is used.
-enum class LastBatch : std::uint8_t { keep, drop };
-
-/// The order of samples and the size of batches; the same on all ranks.
-struct SamplerOptions {
-  std::size_t batch_size = 1;                 ///< samples of a batch over all ranks together
-  Seed seed{};                                ///< of shuffled orders
-  SampleOrder order = SampleOrder::shuffled;  ///< of each epoch
-  LastBatch last = LastBatch::keep;           ///< if it is smaller
-};
-
 /// The numbers of a batch's samples, valid until the next call of next().
 struct SampleBatch {
   std::span<const std::uint32_t> whole;  ///< of all ranks: for inputs that are Invariant
@@ -65,6 +51,14 @@ struct SampleBatch {
 /// sends    nothing: each rank computes the order
 class DistributedSampler {
  public:
+  /// The order of samples and the size of batches; the same on all ranks.
+  struct Options {
+    std::size_t batch_size = 1;  ///< samples of a batch over all ranks together
+    Seed seed{};                 ///< of shuffled orders
+    bool shuffles = true;        ///< each epoch; else the order is that of the samples' numbers
+    bool drops_last = false;     ///< leaves out a last batch that is smaller than the others
+  };
+
   /// The position of the sampler. It determines all later batches, with the number of samples and
   /// the options; the number of ranks does not matter.
   struct State {
@@ -77,13 +71,13 @@ class DistributedSampler {
 
   /// throws   argument_error for no samples or 2^32 and more, for a batch size of 0, and if the
   ///          only batch would be dropped
-  DistributedSampler(std::size_t samples, Place place, const SamplerOptions& options)
+  DistributedSampler(std::size_t samples, Place place, const Options& options)
       : DistributedSampler(samples, on_data(place), options) {}
 
   /// On a mesh: the blocks are those of `SamplesOverMesh`. Ranks along `replica` cut a batch first,
   /// and ranks along `data` cut their blocks; ranks along other axes have the same samples.
   template <std::same_as<MeshPlace> P>  // so that {0, 2} is a Place
-  DistributedSampler(std::size_t samples, const P& place, const SamplerOptions& options)
+  DistributedSampler(std::size_t samples, const P& place, const Options& options)
       : options_(options), place_(place), order_(detail::stored_order(samples)) {
     if (samples == 0) {
       throw argument_error(
@@ -96,7 +90,7 @@ class DistributedSampler {
       throw argument_error({"sampler: a batch of ", options.batch_size,
                             " samples is never full with ", samples,
                             " samples, and a smaller one is to be dropped; keep it "
-                            "(LastBatch::keep), or make batches smaller"});
+                            "(without .drops_last), or make batches smaller"});
     }
     state_.seed = options.seed.value;
   }
@@ -137,7 +131,7 @@ class DistributedSampler {
 
   void begin_epoch_if_over();
 
-  SamplerOptions options_;
+  Options options_;
   MeshPlace place_;
   std::vector<std::uint32_t> order_;
   State state_;
@@ -181,7 +175,7 @@ SHARDWISE_INLINE std::vector<std::uint32_t> shuffled_order(std::size_t count, Se
 namespace shardwise {
 
 SHARDWISE_INLINE SampleBatch DistributedSampler::next() {
-  if (!is_ordered_ && options_.order == SampleOrder::shuffled) {
+  if (!is_ordered_ && options_.shuffles) {
     detail::shuffle(order_, Seed{state_.seed}, state_.epoch);
   }
   is_ordered_ = true;
@@ -208,7 +202,7 @@ SHARDWISE_INLINE void DistributedSampler::set_state(const State& state) {
 SHARDWISE_INLINE std::size_t DistributedSampler::batches_in(std::size_t samples) const {
   const std::size_t full = samples / options_.batch_size;
   const bool rest = samples % options_.batch_size != 0;
-  return full + (rest && options_.last == LastBatch::keep ? 1 : 0);
+  return full + (rest && !options_.drops_last ? 1 : 0);
 }
 
 SHARDWISE_INLINE void DistributedSampler::begin_epoch_if_over() {

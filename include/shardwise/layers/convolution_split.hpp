@@ -17,6 +17,19 @@
 
 namespace shardwise {
 
+namespace detail {
+
+/// A split of the images along an axis of space.
+template <Axis A>
+struct ImageSplit {
+  static constexpr Axis axis = A;  ///< the split axis
+  static constexpr SplitKind kind = A == Axis::depth    ? SplitKind::depth
+                                    : A == Axis::height ? SplitKind::height
+                                                        : SplitKind::width;  ///< as a value
+};
+
+}  // namespace detail
+
 namespace split {
 
 /// By whole groups of a grouped convolution.
@@ -24,21 +37,12 @@ struct group {
   static constexpr SplitKind kind = SplitKind::group;  ///< as a value
 };
 
-/// A split of the images along an axis of space. All ranks have the whole weight.
-template <Axis A>
-struct space {
-  static constexpr Axis axis = A;  ///< the split axis
-  static constexpr SplitKind kind = A == Axis::depth    ? SplitKind::depth
-                                    : A == Axis::height ? SplitKind::height
-                                                        : SplitKind::width;  ///< as a value
-};
-
 ///@{
-/// By blocks of one axis of space. A rank also has the elements that its windows read beyond its
-/// block.
-using depth = space<Axis::depth>;
-using height = space<Axis::height>;
-using width = space<Axis::width>;
+/// By blocks of one axis of space. All ranks have the whole weight. A rank also has the elements
+/// that its windows read beyond its block.
+using depth = detail::ImageSplit<Axis::depth>;
+using height = detail::ImageSplit<Axis::height>;
+using width = detail::ImageSplit<Axis::width>;
 ///@}
 
 }  // namespace split
@@ -47,7 +51,7 @@ namespace detail {
 template <class S>
 inline constexpr bool splits_space = false;
 template <Axis A>
-inline constexpr bool splits_space<split::space<A>> = true;
+inline constexpr bool splits_space<ImageSplit<A>> = true;
 
 /// A split of images along an axis of space: `split::height` and the like.
 template <class S>
@@ -76,7 +80,7 @@ struct ConvolutionLayouts<split::group, Form>
 
 /// A rank computes its block of the outputs along A, and has all inputs that they read.
 template <Axis A, auto Form>
-struct ConvolutionLayouts<split::space<A>, Form> {
+struct ConvolutionLayouts<ImageSplit<A>, Form> {
   static_assert(axis_must_exist<A, Form.windows.size()>());
 
   template <Layout Wanted>
@@ -96,11 +100,11 @@ struct ConvolutionSplits;
 template <class S, auto Form, std::size_t... Is>
 struct ConvolutionSplits<S, Form, std::index_sequence<Is...>> {
   using type = SplitChoices<split::none, split::output, split::input,
-                            split::space<space_axis(Is, sizeof...(Is))>...>;
+                            ImageSplit<space_axis(Is, sizeof...(Is))>...>;
 };
 template <class S, auto Form, std::size_t... Is>
 requires(Form.groups > 1) struct ConvolutionSplits<S, Form, std::index_sequence<Is...>> {
-  using type = SplitChoices<split::none, split::space<space_axis(Is, sizeof...(Is))>...>;
+  using type = SplitChoices<split::none, ImageSplit<space_axis(Is, sizeof...(Is))>...>;
 };
 /// By groups, the units of the output depend on those of the input, so the layers around are made
 /// for this split.

@@ -17,20 +17,6 @@
 
 namespace shardwise {
 
-/// The features that turn together.
-enum class RopePairs : std::uint8_t {
-  halves,     ///< i and i + n / 2 of n: the order of GPT-NeoX, and of Llama in transformers
-  neighbours  ///< 2 i and 2 i + 1: the order of GPT-J, and of Llama as Meta published it
-};
-
-/// Options of a Rope.
-struct RopeOptions {
-  double theta = 10000;                 ///< base of the frequencies, above 1
-  std::size_t features = 0;             ///< of each head that turn, the first ones; 0 for all
-  RopePairs pairs = RopePairs::halves;  ///< which of them turn together
-  RopeScaling scaling{};                ///< for longer sequences
-};
-
 namespace detail {
 
 template <class A>
@@ -113,10 +99,24 @@ struct TurnedHeads {
 /// source   Su et al. 2021, section 3.2
 class Rope : public KeepsLayout {
  public:
+  /// The features that turn together.
+  enum class Pairs : std::uint8_t {
+    halves,     ///< i and i + n / 2 of n: the order of GPT-NeoX, and of Llama in transformers
+    neighbours  ///< 2 i and 2 i + 1: the order of GPT-J, and of Llama as Meta published it
+  };
+
+  /// What is not in its type.
+  struct Options {
+    double theta = 10000;         ///< base of the frequencies, above 1
+    std::size_t features = 0;     ///< of each head that turn, the first ones; 0 for all
+    Pairs pairs = Pairs::halves;  ///< which of them turn together
+    RopeScaling scaling{};        ///< for longer sequences
+  };
+
   /// All features of a head turn, by frequencies from 10000 on.
   constexpr Rope() = default;
   /// throws   argument_error for options outside their range
-  constexpr explicit Rope(const RopeOptions& options) : options_(options) {
+  constexpr explicit Rope(const Options& options) : options_(options) {
     const RopeScaling& s = options.scaling;
     const bool is_ramp = s.kind == RopeScaling::Kind::llama3 || s.kind == RopeScaling::Kind::yarn;
     if (options.theta > 1 && options.features % 2 == 0 && s.factor > 0 && s.amplitude > 0 &&
@@ -181,11 +181,11 @@ class Rope : public KeepsLayout {
                                                   options_.scaling.amplitude, pairs, turns});
     frame.backend().for_each(x.size() / heads.grain,
                              detail::TurnedHeads<T>{turns, x.local().back().units, heads.grain,
-                                                    pairs, options_.pairs == RopePairs::halves,
+                                                    pairs, options_.pairs == Pairs::halves,
                                                     static_cast<A>(direction), x.data(), y.data()});
   }
 
-  RopeOptions options_{};
+  Options options_{};
 };
 
 }  // namespace shardwise

@@ -9,6 +9,8 @@
 
 namespace shardwise {
 
+namespace detail {
+
 ///@{
 /// The rows of tokens of a part or of a view.
 /// throws  shape_error if its axes do not begin with batch and sequence, or with sequence
@@ -27,5 +29,7 @@ constexpr TokenRows token_rows(const View<T, L, E>& view) {
   return token_rows(detail::held_part(view));
 }
 ///@}
+
+}  // namespace detail
 
 }  // namespace shardwise

@@ -98,7 +98,7 @@ class ShareOfSums {
   }
 
   /// What makes the sums; each rank has so many of them.
-  Move move(moves::Counts counts) const {
+  Move move(std::span<const std::size_t> counts) const {
     return {sent_, {static_cast<Reduce*>(memory_.data()), size_}, counts};
   }
   /// Stores the sums as this rank's share of the gradient, or adds them to it.

@@ -32,7 +32,7 @@ inline ParallelGptConfig read_gptj_config(const std::filesystem::path& directory
   made.epsilon = config.number("layer_norm_epsilon");
   made.head_size = made.features / made.heads;
   made.rope.features = config.size("rotary_dim");
-  made.rope.pairs = RopePairs::neighbours;
+  made.rope.pairs = Rope::Pairs::neighbours;
   if (made.rope.features % 2 != 0 || made.rope.features > made.head_size) {
     config.refuse("rotary_dim", "it must be an even number of the features of a head");
   }

@@ -68,7 +68,7 @@ struct LlamaConfig {
   LlamaRun turn[2] = {};  ///< with `form.two_windows`: so many blocks of the first, then of the
                           ///< second, and so on until all are there
   double epsilon = 1e-5;  ///< of norms
-  RopeOptions rope{};     ///< of positions
+  Rope::Options rope{};   ///< of positions
   bool fused = false;     ///< whether files have q, k, v in one weight, and gate and factor
 };
 

@@ -53,7 +53,7 @@ struct ParallelGptConfig {
   std::size_t head_size = 0;   ///< features of a head
   std::size_t layers = 0;      ///< blocks
   double epsilon = 1e-5;       ///< of norms
-  RopeOptions rope{};          ///< of positions
+  Rope::Options rope{};        ///< of positions
 };
 
 namespace detail {

@@ -75,8 +75,8 @@ inline RopeScaling rope_scaling(const ConfigFile& rope, unsigned kind, double po
 
 /// rope_scaling, of transformers 4, goes before rope_parameters, of 5; what that object does not
 /// say is beside it. A part of each head turns if `in_part`.
-inline RopeOptions rope_options(const ConfigFile& config, std::size_t head_size, unsigned kinds,
-                                bool in_part) {
+inline Rope::Options rope_options(const ConfigFile& config, std::size_t head_size, unsigned kinds,
+                                  bool in_part) {
   ConfigFile rope = config;
   unsigned kind = of_plain;
   for (const char* field : {"rope_scaling", "rope_parameters"}) {
@@ -88,7 +88,7 @@ inline RopeOptions rope_options(const ConfigFile& config, std::size_t head_size,
     rope = section.with_fields(rope_fields, {}, kind);
     break;
   }
-  RopeOptions options;
+  Rope::Options options;
   const auto said = [&](const char* field) {
     return rope.has(field) ? rope.number(field) : config.number(field);
   };

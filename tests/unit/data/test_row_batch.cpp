@@ -99,7 +99,7 @@ TEST_CASE("the batches that are left of an epoch, each once") {
     CHECK(seen == sw::detail::shuffled_order(count, sw::Seed{5}, epoch));
     CHECK(sampler.epoch() == epoch + 1);
   }
-  const sw::DistributedSampler dropping(count, {}, {.batch_size = 4, .last = sw::LastBatch::drop});
+  const sw::DistributedSampler dropping(count, {}, {.batch_size = 4, .drops_last = true});
   CHECK(dropping.samples_left() == 8);
 }
 
@@ -121,8 +121,7 @@ TEST_CASE("rows that do not fit, or are not there") {
   check_mentions(text, {"66 elements", "[feature 7]"});
   CHECK_THROWS_AS(sw::RowBatch<double>(rows, {{sw::Axis::feature, 0}}, {}), sw::shape_error);
   sw::RowBatch<double> batch(rows, row, {});
-  sw::DistributedSampler sampler(count + 1, {},
-                                 {.batch_size = count + 1, .order = sw::SampleOrder::stored});
+  sw::DistributedSampler sampler(count + 1, {}, {.batch_size = count + 1, .shuffles = false});
   const auto said = message_of<sw::argument_error>([&] { batch.gather(sampler.next()); });
   check_mentions(said, {"row 11 was chosen, but there are 11"});
 }

@@ -66,8 +66,9 @@ TEST_CASE("every sample is given once over all ranks, from batches that are the 
     for (const int ranks : {1, 2, 3, 4, 8}) {
       std::vector<sw::DistributedSampler> samplers;
       for (int rank = 0; rank < ranks; ++rank) {
-        samplers.emplace_back(samples, sw::Place{rank, ranks},
-                              sw::SamplerOptions{.batch_size = size, .seed = sw::Seed{7}});
+        samplers.emplace_back(
+            samples, sw::Place{rank, ranks},
+            sw::DistributedSampler::Options{.batch_size = size, .seed = sw::Seed{7}});
       }
       std::vector<int> times(samples);
       std::vector<std::vector<std::uint32_t>> batches;
@@ -96,8 +97,8 @@ TEST_CASE("a last batch that is not full is dropped on request, and only that") 
   for (const int ranks : {1, 3}) {
     std::vector<std::uint32_t> given;
     for (int rank = 0; rank < ranks; ++rank) {
-      sw::DistributedSampler sampler(
-          14, {rank, ranks}, {.batch_size = 4, .seed = sw::Seed{7}, .last = sw::LastBatch::drop});
+      sw::DistributedSampler sampler(14, {rank, ranks},
+                                     {.batch_size = 4, .seed = sw::Seed{7}, .drops_last = true});
       CHECK(sampler.batches() == 3);
       while (sampler.epoch() == 0) {
         const auto batch = sampler.next();
@@ -111,12 +112,12 @@ TEST_CASE("a last batch that is not full is dropped on request, and only that") 
     std::sort(expected.begin(), expected.end());
     CHECK(given == expected);
   }
-  sw::DistributedSampler full(12, {}, {.batch_size = 4, .last = sw::LastBatch::drop});
+  sw::DistributedSampler full(12, {}, {.batch_size = 4, .drops_last = true});
   CHECK(full.batches() == 3);
 }
 
 TEST_CASE("samples come as they are stored on request, in every epoch") {
-  sw::DistributedSampler sampler(5, {1, 2}, {.batch_size = 3, .order = sw::SampleOrder::stored});
+  sw::DistributedSampler sampler(5, {1, 2}, {.batch_size = 3, .shuffles = false});
   for (int epoch = 0; epoch < 2; ++epoch) {
     const auto first = sampler.next();
     CHECK(std::vector(first.whole.begin(), first.whole.end()) ==
@@ -128,7 +129,7 @@ TEST_CASE("samples come as they are stored on request, in every epoch") {
 }
 
 TEST_CASE("a sampler goes on from any state, at another rank count and batch size too") {
-  const sw::SamplerOptions options{.batch_size = 4, .seed = sw::Seed{7}};
+  const sw::DistributedSampler::Options options{.batch_size = 4, .seed = sw::Seed{7}};
   sw::DistributedSampler sampler(10, {}, options);
   CHECK(sampler.state() == sw::DistributedSampler::State{7, 0, 0});
   for (int batch = 0; batch < 7; ++batch) {
@@ -145,7 +146,7 @@ TEST_CASE("a sampler goes on from any state, at another rank count and batch siz
   CHECK(sampler.state() == sw::DistributedSampler::State{7, 2, 4});
 
   const auto order = sw::detail::shuffled_order(10, sw::Seed{7}, 2);
-  sw::DistributedSampler wider(10, {}, {.batch_size = 6, .last = sw::LastBatch::drop});
+  sw::DistributedSampler wider(10, {}, {.batch_size = 6, .drops_last = true});
   wider.set_state({7, 2, 4});
   const auto rest = wider.next().whole;
   CHECK(std::equal(rest.begin(), rest.end(), order.begin() + 4, order.end()));
@@ -157,12 +158,12 @@ TEST_CASE("a sampler goes on from any state, at another rank count and batch siz
 }
 
 TEST_CASE("numbers out of range are refused") {
-  const auto make = [](std::size_t samples, const sw::SamplerOptions& options) {
+  const auto make = [](std::size_t samples, const sw::DistributedSampler::Options& options) {
     return sw::DistributedSampler(samples, {}, options);
   };
   CHECK_THROWS_AS(make(0, {}), sw::argument_error);
   CHECK_THROWS_AS(make(3, {.batch_size = 0}), sw::argument_error);
-  CHECK_THROWS_AS(make(3, {.batch_size = 4, .last = sw::LastBatch::drop}), sw::argument_error);
+  CHECK_THROWS_AS(make(3, {.batch_size = 4, .drops_last = true}), sw::argument_error);
   CHECK_THROWS_AS(make(1ULL << 32, {}), sw::argument_error);
   CHECK_THROWS_AS(sw::detail::stored_order(1ULL << 32), sw::argument_error);
   CHECK_THROWS_AS(sw::detail::shuffled_order(3, sw::Seed{}, 1ULL << 32), sw::argument_error);

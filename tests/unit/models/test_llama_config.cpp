@@ -261,9 +261,9 @@ TEST_CASE("the frequencies of positions are read from both versions") {
   CHECK(read_llama({{"rope_theta", ""}}).rope.theta == 10000);
   const Fields phi3{{"model_type", "\"phi3\""}, {"partial_rotary_factor", "0.5"}};
   CHECK(read_llama(phi3).rope.features == 4);
-  const RopeOptions both = read_llama({{"rope_parameters", R"({"rope_theta": 300.0})"},
-                                       {"rope_scaling", R"({"type": "linear", "factor": 2.0})"}})
-                               .rope;
+  const Rope::Options both = read_llama({{"rope_parameters", R"({"rope_theta": 300.0})"},
+                                         {"rope_scaling", R"({"type": "linear", "factor": 2.0})"}})
+                                 .rope;
   CHECK(both.theta == 500000);
   CHECK(both.scaling.factor == 2);
   CHECK(read_llama({{"rope_parameters", R"({"rope_theta": 300.0})"}}).rope.theta == 300);
@@ -276,7 +276,7 @@ TEST_CASE("the frequencies of positions are read from both versions") {
   for (const Fields& fields :
        {Fields{{"rope_scaling", "{" + llama3}},
         Fields{{"rope_theta", ""}, {"rope_parameters", "{\"rope_theta\": 500000.0, " + llama3}}}) {
-    const RopeOptions rope = read_llama(fields).rope;
+    const Rope::Options rope = read_llama(fields).rope;
     CHECK(rope.theta == 500000);
     CHECK(rope.scaling.kind == RopeScaling::Kind::llama3);
     CHECK(rope.scaling.factor == 8);

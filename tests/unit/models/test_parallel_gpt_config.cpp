@@ -64,7 +64,7 @@ TEST_CASE("the sizes of a GPT-J are those of the file") {
   CHECK(gptj.layers == 28);
   CHECK(gptj.epsilon == 1e-5);
   CHECK(gptj.rope.features == 64);
-  CHECK(gptj.rope.pairs == RopePairs::neighbours);
+  CHECK(gptj.rope.pairs == Rope::Pairs::neighbours);
   CHECK(read_gptj({{"n_inner", "100"}}).hidden == 100);
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("sizes and forms of Falcons are those of the file") {
   CHECK(seven.head_size == 64);
   CHECK(seven.layers == 32);
   CHECK(seven.rope.features == 64);
-  CHECK(seven.rope.pairs == RopePairs::halves);
+  CHECK(seven.rope.pairs == Rope::Pairs::halves);
   CHECK(read_falcon({{"ffn_hidden_size", "100"}}).hidden == 100);
   CHECK(read_falcon({{"multi_query", "false"}}).groups == 71);
   const ParallelGptForm biased{.attention_bias = true, .perceptron_bias = true};

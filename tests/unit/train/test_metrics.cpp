@@ -135,7 +135,7 @@ TEST_CASE("the loss of other data is the mean over all its samples, at every num
       RowBatch<double> kept_x(kept_rows, {{Axis::feature, 3}}, place_of(ranks));
       RowBatch<double> kept_y(kept_targets, {{Axis::feature, 1}}, place_of(ranks));
       DistributedSampler in_order(kept_x.count(), place_of(ranks),
-                                  {.batch_size = 3, .order = SampleOrder::stored});
+                                  {.batch_size = 3, .shuffles = false});
       EpochBatches kept(in_order, kept_x, kept_y);
       const double before = evaluate_loss(model, kept, MeanSquaredError{});
       // end: kept
@@ -179,8 +179,7 @@ TEST_CASE("the loss of batches with ignored labels is a mean over those that cou
       model.set("0.weight", View<const double, Invariant>(weight, shape, place_of(ranks)));
       RowBatch<double> x(rows, {{Axis::feature, 3}}, place_of(ranks));
       RowBatch<std::int32_t> y(labels, {}, place_of(ranks));
-      DistributedSampler sampler(7, place_of(ranks),
-                                 {.batch_size = 3, .order = SampleOrder::stored});
+      DistributedSampler sampler(7, place_of(ranks), {.batch_size = 3, .shuffles = false});
       const double loss =
           evaluate_loss(model, EpochBatches(sampler, x, y), MaskedCrossEntropy{.counted = 4});
       CHECK(std::abs(loss - expected) < 1e-12);

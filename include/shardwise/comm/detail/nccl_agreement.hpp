@@ -56,8 +56,8 @@ inline void agree(NcclGroup& group, const Call& call) {
 
 /// The same of the blocks of an all_to_all, in one gather for each rank of the group, of what is
 /// sent to it, and one of what each has found.
-inline void agree_on_blocks(NcclGroup& group, const Call& call, moves::Counts sent,
-                            moves::Counts expected) {
+inline void agree_on_blocks(NcclGroup& group, const Call& call, std::span<const std::size_t> sent,
+                            std::span<const std::size_t> expected) {
   if (!group.compares_calls() || group.is_capturing()) return;
   const auto rank = static_cast<std::size_t>(group.rank());
   std::vector<std::size_t> sent_here;

@@ -42,7 +42,7 @@ class PeerMoves : public Collectives<Self> {
   template <class T>
   void move(const Call& call, const moves::Broadcast<T>& m) {
     const bool is_root = self().rank() == m.root;
-    self().with_peers(call, is_root ? moves::In<T>(m.out) : moves::In<T>(), [&](Pointers<T> all) {
+    self().with_peers(call, is_root ? InputOf<T>(m.out) : InputOf<T>(), [&](Pointers<T> all) {
       if (!is_root) self().copy(all[index(m.root)], m.out);
     });
   }
@@ -58,7 +58,7 @@ class PeerMoves : public Collectives<Self> {
   void move(const Call& call, const moves::Scatter<T>& m) {
     const bool is_root = self().rank() == m.root;
     const std::size_t begin = offset(m.counts, self().rank());
-    self().with_peers(call, is_root ? m.in : moves::In<T>(), [&](Pointers<T> all) {
+    self().with_peers(call, is_root ? m.in : InputOf<T>(), [&](Pointers<T> all) {
       if (!m.out.empty()) self().copy(all[index(m.root)] + begin, m.out);
     });
   }
@@ -80,7 +80,7 @@ class PeerMoves : public Collectives<Self> {
   }
 
   void move(const Call& call, const moves::Barrier&) {
-    self().with_peers(call, moves::In<std::uint8_t>(), [](Pointers<std::uint8_t>) {});
+    self().with_peers(call, InputOf<std::uint8_t>(), [](Pointers<std::uint8_t>) {});
   }
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
@@ -92,7 +92,7 @@ class PeerMoves : public Collectives<Self> {
   Self& self() { return static_cast<Self&>(*this); }
 
   template <class T>
-  void collect(Pointers<T> blocks, moves::Counts counts, std::span<T> out) {
+  void collect(Pointers<T> blocks, std::span<const std::size_t> counts, std::span<T> out) {
     for (std::size_t r = 0, begin = 0; r < blocks.size(); begin += counts[r++])
       if (counts[r] != 0) self().copy(blocks[r], out.subspan(begin, counts[r]));
   }
