@@ -16,14 +16,6 @@
 
 namespace shardwise {
 
-/// Options of a mesh, the same on all ranks.
-struct MeshOptions {
-  /// Which ranks are neighbours in the job, and so mostly on one machine: by default those along
-  /// `tensor`, which send most. It decides which rank has which place, and not what the rank at a
-  /// place holds.
-  MeshOrder order = mesh_axes;
-};
-
 namespace detail {
 
 /// The sizes of a mesh and the order of its ranks, as a rank was given them.
@@ -65,17 +57,21 @@ mesh agreed_mesh(const std::vector<GivenMesh>& all);
 template <Communicator C>
 class MeshRanks : public C {
  public:
-  /// The ranks of `world` as a mesh; the size of one axis may be `mesh::rest`. A collective.
+  /// The ranks of `world` as a mesh; the size of one axis may be `mesh::rest`. `order` says which
+  /// ranks are neighbours in the job, and so mostly on one machine: by default those along
+  /// `tensor`, which send most. It decides which rank has which place, and not what the rank at a
+  /// place holds. A collective; sizes and order are the same on all ranks.
+  ///
   /// sends   28 bytes of each rank to each (see `gathered`), and makes at most a group an axis by
   ///         split
   /// throws  the same on all ranks: collective_error if ranks are given different sizes or orders,
   ///         argument_error if the sizes do not multiply to the number of ranks, or if the order
   ///         does not name each axis once
-  MeshRanks(C world, const mesh& sizes, MeshOptions options = {})
+  MeshRanks(C world, const mesh& sizes, const MeshOrder& order = mesh_axes)
       : C(std::move(world)),
-        order_(options.order),
-        sizes_(detail::agreed_mesh(
-            gathered(static_cast<C&>(*this), detail::GivenMesh{sizes, options.order}))),
+        order_(order),
+        sizes_(
+            detail::agreed_mesh(gathered(static_cast<C&>(*this), detail::GivenMesh{sizes, order}))),
         place_(place_in(sizes_, C::rank(), order_)) {
     groups_.reserve(mesh_axes.size());
     for (const MeshAxis axis : mesh_axes) number_of_group(axis) = find_or_make_group(axis);

@@ -21,14 +21,15 @@ namespace shardwise {
 /// If ranks were given different meshes, if the sizes do not multiply to the number of processes,
 /// or if f throws, the whole job ends, with the cause on stderr.
 template <class F>
-void run_mpi_mesh(const mesh& sizes, F f, MeshOptions options = {}, MpiOptions mpi_options = {}) {
+void run_mpi_mesh(const mesh& sizes, F f, const MeshOrder& order = mesh_axes,
+                  MpiOptions options = {}) {
   static_assert(detail::must_take_rank<F, MeshRanks<MpiCommunicator>>());
   run_mpi_ranks(
       [&](MpiCommunicator& world) {
-        MeshRanks<MpiCommunicator> ranks(world, sizes, options);
+        MeshRanks<MpiCommunicator> ranks(world, sizes, order);
         std::invoke(f, ranks);
       },
-      mpi_options);
+      options);
 }
 
 }  // namespace shardwise

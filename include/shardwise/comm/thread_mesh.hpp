@@ -17,15 +17,16 @@ namespace shardwise {
 /// throws  argument_error if a size is below 1 or is `rest` (call sizes.on_ranks() first), or if
 ///         the order does not name each axis once; what run_ranks throws
 template <class F>
-void run_mesh(const mesh& sizes, F f, MeshOptions options = {}, ThreadOptions thread_options = {}) {
+void run_mesh(const mesh& sizes, F f, const MeshOrder& order = mesh_axes,
+              ThreadOptions options = {}) {
   static_assert(detail::must_take_rank<F, MeshRanks<ThreadCommunicator>>());
   run_ranks(
       sizes.size(),
       [&](ThreadCommunicator& world) {
-        MeshRanks<ThreadCommunicator> ranks(world, sizes, options);
+        MeshRanks<ThreadCommunicator> ranks(world, sizes, order);
         f(ranks);
       },
-      thread_options);
+      options);
 }
 
 }  // namespace shardwise

@@ -133,22 +133,23 @@ TEST_CASE("an option is preferred to SHARDWISE_MESH, and both to all ranks along
 TEST_CASE("groups have the ranks that differ along their axis alone, in every order") {
   const mesh sizes{2, 1, 3, 1, 2};
   for (const MeshOrder& order : {mesh_axes, data_last}) {
-    run_mesh(sizes,
-             [&](Ranks& ranks) {
-               CHECK(ranks.sizes() == sizes);
-               CHECK(ranks.place() == place_in(sizes, ranks.rank(), order));
-               for (const MeshAxis axis : mesh_axes) {
-                 CHECK(ranks.along(axis).size() == sizes[axis]);
-                 CHECK(ranks.along(axis).rank() == ranks.place()[axis].rank);
-                 const std::vector<int> group = gathered(ranks.along(axis), ranks.rank());
-                 MeshPlace place = ranks.place();
-                 for (int i = 0; i < sizes[axis]; ++i) {
-                   place[axis].rank = i;
-                   CHECK(group[static_cast<std::size_t>(i)] == detail::rank_at(place, order));
-                 }
-               }
-             },
-             {.order = order});
+    run_mesh(
+        sizes,
+        [&](Ranks& ranks) {
+          CHECK(ranks.sizes() == sizes);
+          CHECK(ranks.place() == place_in(sizes, ranks.rank(), order));
+          for (const MeshAxis axis : mesh_axes) {
+            CHECK(ranks.along(axis).size() == sizes[axis]);
+            CHECK(ranks.along(axis).rank() == ranks.place()[axis].rank);
+            const std::vector<int> group = gathered(ranks.along(axis), ranks.rank());
+            MeshPlace place = ranks.place();
+            for (int i = 0; i < sizes[axis]; ++i) {
+              place[axis].rank = i;
+              CHECK(group[static_cast<std::size_t>(i)] == detail::rank_at(place, order));
+            }
+          }
+        },
+        order);
   }
 }
 
@@ -174,12 +175,11 @@ TEST_CASE("sizes that do not fit are told to every rank") {
   CHECK(contains(error_of([] { run_mesh({.data = 0}, [](Ranks&) {}); }), "the size of data is 0"));
   CHECK(contains(error_of([] { run_mesh({.data = mesh::rest}, [](Ranks&) {}); }),
                  "call on_ranks() first"));
-  CHECK(contains(
-      error_of([] {
-        run_mesh({.data = 2}, [](Ranks&) {}, {.order = {data, tensor, data, context, replica}});
-      }),
-      "mesh: the order of ranks is data, tensor, data, context, replica; it leaves out "
-      "pipeline, and must name each axis once"));
+  CHECK(contains(error_of([] {
+                   run_mesh({.data = 2}, [](Ranks&) {}, {data, tensor, data, context, replica});
+                 }),
+                 "mesh: the order of ranks is data, tensor, data, context, replica; it leaves out "
+                 "pipeline, and must name each axis once"));
 }
 
 TEST_CASE("a rank with another mesh is told on every rank, and ranks may go on") {
@@ -189,8 +189,8 @@ TEST_CASE("a rank with another mesh is told on every rank, and ranks may go on")
     CHECK(error_of([&] { Ranks(world, sizes); }) ==
           "ranks disagree on the mesh: ranks 0 to 3, 5 have data=2,tensor=3, rank 4 has "
           "data=3,tensor=2; give all ranks the same one");
-    const MeshOptions options{.order = rank < 1 ? data_last : mesh_axes};
-    CHECK(error_of([&] { Ranks(world, {.data = 6}, options); }) ==
+    const MeshOrder order = rank < 1 ? data_last : mesh_axes;
+    CHECK(error_of([&] { Ranks(world, {.data = 6}, order); }) ==
           "ranks disagree on the mesh: rank 0 has data=6 in the order pipeline, replica, context, "
           "tensor, data, ranks 1 to 5 have data=6; give all ranks the same one");
     world.barrier();
