@@ -191,14 +191,15 @@ class StagedBackend::AveragePooling {
  public:
   explicit AveragePooling(StagedBackend& backend) : backend_(backend), kernel_(backend.far) {}
 
-  void forward(const shardwise::PoolingCall& call, shardwise::Divisor divisor, const T* x, T* y) {
+  void forward(const shardwise::PoolingCall& call, shardwise::PoolingCall::Divisor divisor,
+               const T* x, T* y) {
     const StagedTensor far_x(backend_, x, pooled_x(call));
     StagedTensor far_y(backend_, y, pooled_y(call));
     kernel_.forward(call, divisor, static_cast<const T*>(far_x.there()), far_y.there());
     far_y.bring_back();
   }
-  void backward(const shardwise::PoolingCall& call, shardwise::Divisor divisor, const T* dy,
-                T* dx) {
+  void backward(const shardwise::PoolingCall& call, shardwise::PoolingCall::Divisor divisor,
+                const T* dy, T* dx) {
     const StagedTensor far_dy(backend_, dy, pooled_y(call));
     StagedTensor far_dx(backend_, dx, pooled_x(call));
     kernel_.backward(call, divisor, static_cast<const T*>(far_dy.there()), far_dx.there());

@@ -69,27 +69,33 @@ struct AttentionScores {
   double soft_cap = 0;  ///< 0 for none
 };
 
-/// The products of one attention, with the state of a library. `of` are the operands: `tokens`,
-/// `heads`, `scale`, `soft_cap`, `dropout`, and the tensors q [rows, query heads, size], k and v
-/// [key rows, key heads, size], all row-major and dense:
-///
-///     forward    y = softmax(scores) v for each head, zeros for rows that see nothing
-///     backward   dq, dk, dv = the gradients of Σ y dy over the rows and heads in memory
-///
-/// Any extent may be zero. dq, dk and dv may be null, and share no memory with the operands.
+namespace detail {
+
+/// The products of one attention, see `AttentionBackend`.
 template <class K, class T, class Operands>
 concept AttentionKernel = requires(K& kernel, const Operands& of, const T* in, T* out) {
   kernel.forward(of, out);
   kernel.backward(of, in, out, out, out);
 };
 
+}  // namespace detail
+
 /// A backend with a kernel of its own for attention in the dtype T, which it makes for each call:
-/// `B::Attention<T>(backend)`. An attention runs by plain loops on other backends.
+/// `B::Attention<T>(backend)`. An attention runs by plain loops on other backends. `of` are the
+/// operands: `tokens`, `heads`, `scale`, `soft_cap`, `dropout`, and the tensors q [rows, query
+/// heads, size], k and v [key rows, key heads, size], all row-major and dense:
+///
+///     kernel.forward(of, y)
+///         y = softmax(scores) v for each head, zeros for rows that see nothing
+///     kernel.backward(of, dy, dq, dk, dv)
+///         dq, dk, dv = the gradients of Σ y dy over the rows and heads in memory
+///
+/// Any extent may be zero. dq, dk and dv may be null, and share no memory with the operands.
 /// valid: `AttentionBackend<OneDnn, float, Operands>` with the operands that `Attend` gives
 template <class B, class T, class Operands>
 concept AttentionBackend = Backend<B, T> && requires {
   typename B::template Attention<T>;
-  requires AttentionKernel<typename B::template Attention<T>, T, Operands>;
+  requires detail::AttentionKernel<typename B::template Attention<T>, T, Operands>;
   requires std::constructible_from<typename B::template Attention<T>, B&>;
 };
 

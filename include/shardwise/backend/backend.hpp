@@ -27,15 +27,9 @@ struct Weight {
 /// Whether a result replaces the old output or is added to it.
 enum class Write : bool { replace, add };
 
-/// The products of one linear layer, with the state of a library (packed weights, plans for each
-/// number of rows, scratch memory). All matrices are row-major and dense. Each of rows, in and out
-/// may be zero; an empty sum writes zeros (or adds nothing).
-///
-///     forward         y[rows, out]  = activation(x[rows, in] · w[out, in]ᵀ + bias[out])
-///     backward_input  dx[rows, in]  = dy[rows, out] · w[out, in]
-///     backward_weight dw[out, in]  (+)= dy[rows, out]ᵀ · x[rows, in],   db[out] (+)= Σ_rows dy
-///
-/// `bias` and `db` may be null. Products accumulate in accumulate_t<T>.
+namespace detail {
+
+/// The products of one linear layer, see `Backend`.
 template <class K, class T>
 concept LinearKernel = requires(K& kernel, std::size_t rows, const T* in, Weight<T> weight, T* out,
                                 Write write) {
@@ -44,6 +38,8 @@ concept LinearKernel = requires(K& kernel, std::size_t rows, const T* in, Weight
   kernel.backward_weight(rows, in, in, write, out, out);
 };
 
+}  // namespace detail
+
 /// A computing engine for the dtype T.
 ///
 ///     B::Linear<T>(backend, in, out)   the kernel of one linear layer
@@ -51,12 +47,26 @@ concept LinearKernel = requires(K& kernel, std::size_t rows, const T* in, Weight
 ///
 /// A dtype that the backend lacks has no `B::Linear<T>`. A backend whose tensors are on a device is
 /// also a DeviceBackend.
+///
+/// A kernel has the products of its layer, with the state of a library (packed weights, plans for
+/// each number of rows, scratch memory). All matrices are row-major and dense. Each of rows, in and
+/// out may be zero; an empty sum writes zeros (or adds nothing).
+///
+///     kernel.forward(rows, x, weight, bias, activation, y)
+///         y[rows, out]  = activation(x[rows, in] · w[out, in]ᵀ + bias[out])
+///     kernel.backward_input(rows, dy, weight, dx)
+///         dx[rows, in]  = dy[rows, out] · w[out, in]
+///     kernel.backward_weight(rows, x, dy, write, dw, db)
+///         dw[out, in]  (+)= dy[rows, out]ᵀ · x[rows, in],   db[out] (+)= Σ_rows dy
+///
+/// `weight` is a `Weight`, `write` a `Write`. `bias` and `db` may be null. Products accumulate in
+/// accumulate_t<T>.
 /// valid: `Backend<Reference, double>`      invalid: `Backend<OneDnn, double>` (oneDNN has no
 /// double)
 template <class B, class T>
 concept Backend = Real<T> && requires(B& backend) {
   typename B::template Linear<T>;
-  requires LinearKernel<typename B::template Linear<T>, T>;
+  requires detail::LinearKernel<typename B::template Linear<T>, T>;
   requires std::constructible_from<typename B::template Linear<T>, B&, std::size_t, std::size_t>;
   backend.for_each(std::size_t{}, detail::EachArchetype{});
 };

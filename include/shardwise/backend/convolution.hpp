@@ -59,22 +59,8 @@ namespace detail {
 /// The three products of a convolution. In all of them x, w and y are tensors or their gradients;
 /// the result is one of the three.
 enum class ConvolutionProduct { forward, backward_input, backward_weight };
-}  // namespace detail
 
-/// The products of one convolution, with the state of a library. All tensors are row-major and
-/// dense; I = groups · in, O = groups · out, and D, H, W are the extents of `space`:
-///
-///     x, dx [images, I, D, H, W]     y, dy [images, O, D', H', W']     w, dw [O, in, kD, kH, kW]
-///
-///     forward    y    = activation(x ⋆ w + bias[O])
-///     backward   dw (+)= the adjoint of w -> x ⋆ w, applied to dy,   db (+)= Σ dy,
-///                dx   = the adjoint of x -> x ⋆ w, applied to dy
-///
-/// where (x ⋆ w)[n, o, p] = Σ x[n, i, p stride - before + k dilation] w[o, i, k] over the input
-/// channels i of o's group and the taps k. Any extent may be zero, and an empty sum writes zeros
-/// (or adds nothing). `bias`, `db` and `dx` may be null. For the gradient of the input alone dw, db
-/// and x are null. Sums are computed in accumulate_t<T>. Kernel, stride and dilation are the same
-/// in all calls; images, extents and padding may differ.
+/// The products of one convolution, see `ConvolutionBackend`.
 template <class K, class T>
 concept ConvolutionKernel = requires(K& kernel, const ConvolutionCall& call, const T* in,
                                      Weight<T> weight, T* out, Write write) {
@@ -82,13 +68,30 @@ concept ConvolutionKernel = requires(K& kernel, const ConvolutionCall& call, con
   kernel.backward(call, in, in, weight, write, out, out, out);
 };
 
+}  // namespace detail
+
 /// A backend with convolutions in the dtype T: `B::Convolution<T>(backend, channels)` is the kernel
-/// of one layer.
+/// of one layer: its products, with the state of a library. All tensors are row-major and dense;
+/// I = groups · in, O = groups · out, and D, H, W are the extents of `space`:
+///
+///     x, dx [images, I, D, H, W]     y, dy [images, O, D', H', W']     w, dw [O, in, kD, kH, kW]
+///
+///     kernel.forward(call, x, weight, bias, activation, y)
+///         y    = activation(x ⋆ w + bias[O])
+///     kernel.backward(call, x, dy, weight, write, dw, db, dx)
+///         dw (+)= the adjoint of w -> x ⋆ w, applied to dy,   db (+)= Σ dy,
+///         dx   = the adjoint of x -> x ⋆ w, applied to dy
+///
+/// where (x ⋆ w)[n, o, p] = Σ x[n, i, p stride - before + k dilation] w[o, i, k] over the input
+/// channels i of o's group and the taps k. Any extent may be zero, and an empty sum writes zeros
+/// (or adds nothing). `bias`, `db` and `dx` may be null. For the gradient of the input alone dw, db
+/// and x are null. Sums are computed in accumulate_t<T>. Kernel, stride and dilation are the same
+/// in all calls; images, extents and padding may differ.
 /// valid: `ConvolutionBackend<Reference, double>`
 template <class B, class T>
 concept ConvolutionBackend = Backend<B, T> && requires {
   typename B::template Convolution<T>;
-  requires ConvolutionKernel<typename B::template Convolution<T>, T>;
+  requires detail::ConvolutionKernel<typename B::template Convolution<T>, T>;
   requires std::constructible_from<typename B::template Convolution<T>, B&, ConvolutionChannels>;
 };
 

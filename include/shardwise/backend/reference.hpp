@@ -40,13 +40,13 @@ class Reference {
   }
 };
 
-/// The products of one linear layer; see LinearKernel for shapes. Packs nothing, so it ignores the
+/// The products of one linear layer; see Backend for shapes. Packs nothing, so it ignores the
 /// version of a weight; allocates only in its constructor.
 template <Real T>
 class Reference::Linear {
  public:
   ///@{
-  /// As `LinearKernel` says.
+  /// As `Backend` says.
   Linear(Reference& backend, std::size_t in, std::size_t out)
       : backend_(&backend), in_(in), out_(out), sums_(in), totals_(in) {}
 

@@ -35,7 +35,8 @@ consteval bool ceil_mode_counts_no_padding() {
 template <auto Windows, bool CountsPadding>
 class AveragePool : public LinearInWindows<Windows> {
   static constexpr bool counts_all = CountsPadding && !Windows[0].ceil_mode;
-  static constexpr Divisor divisor = counts_all ? Divisor::taps : Divisor::elements;
+  static constexpr PoolingCall::Divisor divisor =
+      counts_all ? PoolingCall::Divisor::taps : PoolingCall::Divisor::elements;
 
   static_assert(
       ceil_mode_counts_no_padding<Windows[0].ceil_mode, has_padding<Windows>, CountsPadding>());

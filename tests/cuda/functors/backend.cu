@@ -19,8 +19,8 @@ void use(Cuda& cuda, const PoolingCall& call, T* a, T* b, void* record) {
   maxima.forward(call, a, b, record);
   maxima.backward(call, a, record, b);
   typename Cuda::AveragePooling<T> means(cuda);
-  means.forward(call, Divisor::elements, a, b);
-  means.backward(call, Divisor::taps, a, b);
+  means.forward(call, PoolingCall::Divisor::elements, a, b);
+  means.backward(call, PoolingCall::Divisor::taps, a, b);
 }
 
 template void use(Cuda&, const PoolingCall&, float*, float*, void*);

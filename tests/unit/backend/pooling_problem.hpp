@@ -15,7 +15,6 @@
 
 namespace backend_test {
 
-using shardwise::Divisor;
 using shardwise::PoolingCall;
 
 /// What pooling gives, in double, where sums of small integers are exact.
@@ -72,12 +71,12 @@ struct PoolingFormula {
     return dx;
   }
 
-  double divisor_of(Divisor divisor, std::size_t output) const {
+  double divisor_of(PoolingCall::Divisor divisor, std::size_t output) const {
     const std::size_t elements = read_by(output).size();
-    if (divisor == Divisor::taps) return static_cast<double>(call.taps());
+    if (divisor == PoolingCall::Divisor::taps) return static_cast<double>(call.taps());
     return elements == 0 ? 1 : static_cast<double>(elements);
   }
-  Numbers means(Divisor divisor, const Numbers& x) const {
+  Numbers means(PoolingCall::Divisor divisor, const Numbers& x) const {
     Numbers y(y_size());
     for (std::size_t o = 0; o < y.size(); ++o) {
       for (const std::size_t i : read_by(o)) y[o] += x[i];
@@ -85,7 +84,7 @@ struct PoolingFormula {
     }
     return y;
   }
-  Numbers gradient_of_means(Divisor divisor, const Numbers& dy) const {
+  Numbers gradient_of_means(PoolingCall::Divisor divisor, const Numbers& dy) const {
     Numbers dx(x_size());
     for (std::size_t o = 0; o < dy.size(); ++o)
       for (const std::size_t i : read_by(o)) dx[i] += dy[o] / divisor_of(divisor, o);
@@ -143,7 +142,8 @@ bool pooling_is_right(B& backend, const PoolingFormula& f, std::mt19937& random,
   right = right && near(dx, f.gradient_of_maxima(x, dy), 0);
 
   typename B::template AveragePooling<T> means(backend);
-  for (const Divisor divisor : {Divisor::taps, Divisor::elements}) {
+  for (const PoolingCall::Divisor divisor :
+       {PoolingCall::Divisor::taps, PoolingCall::Divisor::elements}) {
     y = unwritten<T>(f.y_size());
     dx = unwritten<T>(f.x_size());
     means.forward(f.call, divisor, x_t.data(), y.data());

@@ -80,6 +80,6 @@ TEST_CASE("a window of nothing but padding has no maximum, and its gradient goes
   maxima.backward(call, &dy, &record, dx);
   CHECK((dx[0] == 0 && dx[1] == 0));
   Reference::AveragePooling<double> means(backend);
-  means.forward(call, Divisor::elements, x, &y);
+  means.forward(call, PoolingCall::Divisor::elements, x, &y);
   CHECK(y == 0);
 }

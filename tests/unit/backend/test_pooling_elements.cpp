@@ -32,11 +32,11 @@ constexpr bool is_constexpr() {
   std::uint8_t record[2]{};
   for (std::size_t i = 0; i < 2; ++i) {
     detail::MaximumOfWindow<float, std::uint8_t>{call, x, y, record}(i);
-    detail::MeanOfWindow<float>{{call, Divisor::taps}, x, means}(i);
+    detail::MeanOfWindow<float>{{call, PoolingCall::Divisor::taps}, x, means}(i);
   }
   for (std::size_t i = 0; i < 3; ++i) {
     detail::GradientOfMaxima<float, std::uint8_t>{call, dy, record, dx}(i);
-    detail::GradientOfMeans<float>{{call, Divisor::elements}, dy, shares}(i);
+    detail::GradientOfMeans<float>{{call, PoolingCall::Divisor::elements}, dy, shares}(i);
   }
   return y[0] == 3 && y[1] == 3 && dx[0] == 0 && dx[1] == 12 && dx[2] == 0 && means[0] == 2 &&
          means[1] == 2.5F && shares[0] == 2.5F && shares[1] == 6 && shares[2] == 3.5F;

@@ -14,7 +14,7 @@ static_assert(Backend<Reference, float> && Backend<Reference, double>);
 static_assert(Backend<Reference, bf16> && Backend<Reference, fp16>);
 static_assert(!Backend<Reference, int>);  // nothing computes with integers
 static_assert(!Backend<int, float>);      // has no kernels
-static_assert(!LinearKernel<Reference, float>);
+static_assert(!detail::LinearKernel<Reference, float>);
 
 TEST_CASE_TEMPLATE("the reference agrees with naive loops", T, float, double, bf16, fp16) {
   Reference backend;

@@ -139,14 +139,14 @@ class Cblas {
   }
 };
 
-/// The products of one linear layer; see LinearKernel for shapes. Packs nothing, so it ignores the
+/// The products of one linear layer; see Backend for shapes. Packs nothing, so it ignores the
 /// version of a weight; allocates only in its constructor. Throws backend_error for extents that do
 /// not fit into an int.
 template <detail::CblasReal T>
 class Cblas::Linear {
  public:
   ///@{
-  /// As `LinearKernel` says.
+  /// As `Backend` says.
   Linear(Cblas& backend, std::size_t in, std::size_t out)
       : backend_(&backend), in_(in), out_(out) {}
 

@@ -24,7 +24,7 @@
 
 namespace shardwise::detail::cuda {
 
-/// See LinearKernel for shapes; all matrices are on the device, and a call returns when its work is
+/// See Backend for shapes; all matrices are on the device, and a call returns when its work is
 /// on the stream. `Backend` has session(), and for_each(n, f), which enqueues f(i) for every i < n
 /// on the session's stream.
 ///
@@ -46,7 +46,7 @@ template <class Backend, Real T>
 class CublasLtLinear {
  public:
   ///@{
-  /// As `LinearKernel` says.
+  /// As `Backend` says.
   CublasLtLinear(Backend& backend, std::size_t in, std::size_t out)
       : backend_(&backend), in_(in), out_(out) {
     require(session().device(), dtype_v<T>);

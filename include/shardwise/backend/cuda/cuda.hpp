@@ -30,7 +30,7 @@ namespace shardwise {
 /// An object and its kernels are for one thread at a time; it must outlive its kernels.
 class Cuda {
  public:
-  /// The products of one linear layer; see LinearKernel for shapes.
+  /// The products of one linear layer; see Backend for shapes.
   template <Real T>
   using Linear = detail::cuda::CublasLtLinear<Cuda, T>;
 

@@ -53,7 +53,7 @@ class Pieces {
   std::size_t bytes_ = 0;
 };
 
-/// See AttentionKernel; all tensors are on the device, and a call returns when its work is on the
+/// See AttentionBackend; all tensors are on the device, and a call returns when its work is on the
 /// stream. `Backend` has session() and for_each, as in `DeviceBackend`.
 ///
 /// cuDNN computes what it has engines for, see `cudnn_attention`, if all tensors are aligned to 16

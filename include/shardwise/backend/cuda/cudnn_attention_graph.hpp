@@ -16,7 +16,7 @@ namespace shardwise::detail::cuda {
 /// The graphs of an attention. The second one also writes what the third one reads.
 enum class AttentionPass { forward, forward_with_sums, backward };
 
-/// One pass, with everything that its plan depends on. Tensors are those of AttentionKernel.
+/// One pass, with everything that its plan depends on. Tensors are those of AttentionBackend.
 struct AttentionProblem {
   AttentionPass pass;
   Dtype dtype;

@@ -58,7 +58,7 @@ inline const void*& result_among(ConvolutionPointers& pointers, ConvolutionProdu
   return pointers.y;
 }
 
-/// See ConvolutionKernel for shapes; all tensors are on the device, and a call returns when its
+/// See ConvolutionBackend for shapes; all tensors are on the device, and a call returns when its
 /// work is on the stream. `Backend` has session(), and loops and sums on the session's stream, as
 /// in `DeviceBackend`.
 ///
@@ -73,7 +73,7 @@ template <class Backend, Real T, class Plan = CudnnPlan>
 class CudnnConvolution {
  public:
   ///@{
-  /// As `ConvolutionKernel` says.
+  /// As `ConvolutionBackend` says.
   CudnnConvolution(Backend& backend, const ConvolutionChannels& channels)
       : backend_(&backend), channels_(channels) {
     require(session().device(), dtype_v<T>);

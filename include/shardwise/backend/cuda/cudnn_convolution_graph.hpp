@@ -15,7 +15,7 @@
 namespace shardwise::detail::cuda {
 
 /// One product, with everything that its plan depends on. All tensors are row-major as in
-/// ConvolutionKernel.
+/// ConvolutionBackend.
 struct ConvolutionProblem {
   ConvolutionProduct product;
   Dtype dtype;

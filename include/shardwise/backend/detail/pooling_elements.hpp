@@ -137,10 +137,10 @@ struct GradientOfMaxima {
 /// The divisor of the sum over a window.
 struct WindowDivisor {
   PoolingCall call;
-  Divisor divisor;
+  PoolingCall::Divisor divisor;
 
   constexpr std::size_t operator()(const std::array<std::size_t, 3>& output) const {
-    if (divisor == Divisor::taps) return call.taps();
+    if (divisor == PoolingCall::Divisor::taps) return call.taps();
     std::size_t elements = 1;
     for (std::size_t axis = 0; axis < 3; ++axis)
       elements *= taps_on_input(call.space[axis], output[axis]);
@@ -190,13 +190,13 @@ struct GradientOfMeans {
   }
 };
 
-/// See MaxPoolingKernel. The record is the number of the maximum's tap, as in MaxPoolingLoops: one
+/// See PoolingBackend. The record is the number of the maximum's tap, as in MaxPoolingLoops: one
 /// byte for each output, four if a window has more than 254 taps.
 template <Real T, class B>
 class MaxPoolingElements {
  public:
   ///@{
-  /// As `MaxPoolingKernel` says.
+  /// As `PoolingBackend` says.
   explicit MaxPoolingElements(B& backend) : backend_(&backend) {}
 
   std::size_t record_bytes(const PoolingCall& call) const {
@@ -232,18 +232,18 @@ class MaxPoolingElements {
   B* backend_;
 };
 
-/// See AveragePoolingKernel.
+/// See PoolingBackend.
 template <Real T, class B>
 class AveragePoolingElements {
  public:
   ///@{
-  /// As `AveragePoolingKernel` says.
+  /// As `PoolingBackend` says.
   explicit AveragePoolingElements(B& backend) : backend_(&backend) {}
 
-  void forward(const PoolingCall& call, Divisor divisor, const T* x, T* y) {
+  void forward(const PoolingCall& call, PoolingCall::Divisor divisor, const T* x, T* y) {
     backend_->for_each(call.planes() * call.output_plane(), MeanOfWindow<T>{{call, divisor}, x, y});
   }
-  void backward(const PoolingCall& call, Divisor divisor, const T* dy, T* dx) {
+  void backward(const PoolingCall& call, PoolingCall::Divisor divisor, const T* dy, T* dx) {
     backend_->for_each(call.planes() * call.input_plane(),
                        GradientOfMeans<T>{{call, divisor}, dy, dx});
   }

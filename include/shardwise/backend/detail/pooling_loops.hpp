@@ -23,7 +23,7 @@ void with_stride(std::size_t stride, F f) {
   f(stride);
 }
 
-/// See MaxPoolingKernel. The record is the number of the maximum's tap: one byte for each output,
+/// See PoolingBackend. The record is the number of the maximum's tap: one byte for each output,
 /// four if a window has more than 254 taps. Without it, backward would need the whole input, which
 /// is several times as large. Allocates only for larger planes than before.
 template <Real T>
@@ -137,14 +137,14 @@ class MaxPoolingLoops {
   std::vector<A> sums_;               // a plane of a gradient before rounding
 };
 
-/// See AveragePoolingKernel. Sums run tap by tap. Allocates only for larger planes than before.
+/// See PoolingBackend. Sums run tap by tap. Allocates only for larger planes than before.
 template <Real T>
 class AveragePoolingLoops {
  public:
   template <class Backend>
   explicit AveragePoolingLoops(Backend&) {}
 
-  void forward(const PoolingCall& call, Divisor divisor, const T* x, T* y) {
+  void forward(const PoolingCall& call, PoolingCall::Divisor divisor, const T* x, T* y) {
     count(call, divisor);
     for (std::size_t plane = 0; plane < call.planes(); ++plane) {
       const T* const image = x + plane * call.input_plane();
@@ -163,7 +163,7 @@ class AveragePoolingLoops {
     }
   }
 
-  void backward(const PoolingCall& call, Divisor divisor, const T* dy, T* dx) {
+  void backward(const PoolingCall& call, PoolingCall::Divisor divisor, const T* dy, T* dx) {
     count(call, divisor);
     for (std::size_t plane = 0; plane < call.planes(); ++plane) {
       const T* const gradient = dy + plane * call.output_plane();
@@ -187,8 +187,8 @@ class AveragePoolingLoops {
   using A = accumulate_t<T>;
 
   /// The divisor of each output of a plane.
-  void count(const PoolingCall& call, Divisor divisor) {
-    if (divisor == Divisor::taps) {
+  void count(const PoolingCall& call, PoolingCall::Divisor divisor) {
+    if (divisor == PoolingCall::Divisor::taps) {
       divisors_.assign(call.output_plane(), static_cast<A>(call.taps()));
       return;
     }

@@ -11,10 +11,10 @@
 
 namespace shardwise::detail {
 
-/// See ConvolutionKernel for shapes. The loops work on whole rows: a plane of a result is summed by
-/// input channel and tap; the gradient of a tap is summed for each position in a row, and then over
-/// the positions. The order depends only on the sizes. Packs nothing, so it ignores the version of
-/// a weight; allocates only if sizes are larger than before.
+/// See ConvolutionBackend for shapes. The loops work on whole rows: a plane of a result is summed
+/// by input channel and tap; the gradient of a tap is summed for each position in a row, and then
+/// over the positions. The order depends only on the sizes. Packs nothing, so it ignores the
+/// version of a weight; allocates only if sizes are larger than before.
 template <Real T>
 class ReferenceConvolution {
  public:

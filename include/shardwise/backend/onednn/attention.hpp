@@ -13,7 +13,7 @@
 
 namespace shardwise {
 
-/// Attention; see AttentionKernel. For 64 or 128 queries at a time it holds the scores of one head
+/// Attention; see AttentionBackend. For 64 or 128 queries at a time it holds the scores of one head
 /// by all keys from the first to the last that one of them sees, and all keys of the head
 /// transposed. So memory is linear in the sequence, and products outside the mask are mostly not
 /// computed. Backward computes scores again, and has five products. Where the mask cuts through a
@@ -35,7 +35,7 @@ template <detail::OneDnnReal T>
 class OneDnn::Attention {
  public:
   ///@{
-  /// As `AttentionKernel` says.
+  /// As `AttentionBackend` says.
   explicit Attention(OneDnn& backend) : backend_(&backend) {}
 
   template <class Stream>

@@ -11,7 +11,7 @@
 
 namespace shardwise {
 
-/// The products of one convolution; see ConvolutionKernel for shapes. If it pays, tensors are
+/// The products of one convolution; see ConvolutionBackend for shapes. If it pays, tensors are
 /// copied into the layouts in which the library is fastest, and back. Plans are kept for the last
 /// different calls; a call that has a plan does not allocate in shardwise. A weight is copied only
 /// if it has changed since the last call. Throws backend_error if the library fails.
@@ -19,7 +19,7 @@ template <detail::OneDnnReal T>
 class OneDnn::Convolution {
  public:
   ///@{
-  /// As `ConvolutionKernel` says.
+  /// As `ConvolutionBackend` says.
   Convolution(OneDnn& backend, const ConvolutionChannels& channels)
       : backend_(&backend), channels_(channels), sums_(backend, channels) {}
 

@@ -72,7 +72,7 @@ class OneDnn {
   detail::onednn::AttentionMemory attention_;
 };
 
-/// The products of one linear layer; see LinearKernel for shapes. A weight that stays is packed if
+/// The products of one linear layer; see Backend for shapes. A weight that stays is packed if
 /// that pays at this number of rows (see PackedWeight), so equal calls give equal bits. Primitives
 /// are kept for the last row counts; a call with one of these row counts does not allocate in
 /// shardwise. Throws backend_error if the library fails.
@@ -80,7 +80,7 @@ template <detail::OneDnnReal T>
 class OneDnn::Linear {
  public:
   ///@{
-  /// As `LinearKernel` says.
+  /// As `Backend` says.
   Linear(OneDnn& backend, std::size_t in, std::size_t out)
       : backend_(&backend),
         in_(in),

@@ -15,7 +15,7 @@
 
 namespace shardwise {
 
-/// Means over windows; see AveragePoolingKernel. Images keep their layout. The loops of the other
+/// Means over windows; see PoolingBackend. Images keep their layout. The loops of the other
 /// backends handle windows that may contain only padding: the library rejects them or divides by
 /// zero. Plans are kept for the last different calls; a call that has a plan does not allocate in
 /// shardwise. Throws backend_error if the library fails.
@@ -23,17 +23,17 @@ template <detail::OneDnnReal T>
 class OneDnn::AveragePooling {
  public:
   ///@{
-  /// As `AveragePoolingKernel` says.
+  /// As `PoolingBackend` says.
   explicit AveragePooling(OneDnn& backend) : backend_(&backend), loops_(backend) {}
 
-  void forward(const PoolingCall& call, Divisor divisor, const T* x, T* y) {
+  void forward(const PoolingCall& call, PoolingCall::Divisor divisor, const T* x, T* y) {
     if (!every_window_sees_some(call)) return loops_.forward(call, divisor, x, y);
     const ThreadLimit limit(backend_->threads_);
     forward_.get({call, divisor}, [&] { return make_forward(call, divisor); })
         .run(backend_->session_, {x, y});
   }
 
-  void backward(const PoolingCall& call, Divisor divisor, const T* dy, T* dx) {
+  void backward(const PoolingCall& call, PoolingCall::Divisor divisor, const T* dy, T* dx) {
     if (!adds_in_float || !every_window_sees_some(call))
       return loops_.backward(call, divisor, dy, dx);
     const ThreadLimit limit(backend_->threads_);
@@ -52,7 +52,7 @@ class OneDnn::AveragePooling {
 
   struct Key {
     PoolingCall call;
-    Divisor divisor;
+    PoolingCall::Divisor divisor;
 
     bool operator==(const Key&) const = default;
   };
@@ -90,14 +90,14 @@ class OneDnn::AveragePooling {
     detail::onednn::Descriptor forward;
   };
 
-  Problem problem(const PoolingCall& call, Divisor divisor,
+  Problem problem(const PoolingCall& call, PoolingCall::Divisor divisor,
                   const detail::onednn::ErrorContext& context) const {
     using namespace detail::onednn;
     const Geometry g(channels(call), call);
     Problem p{g.x.plain(library_dtype(dtype_v<T>), context),
               g.y.plain(library_dtype(dtype_v<T>), context),
-              {divisor == Divisor::taps ? dnnl_pooling_avg_include_padding
-                                        : dnnl_pooling_avg_exclude_padding,
+              {divisor == PoolingCall::Divisor::taps ? dnnl_pooling_avg_include_padding
+                                                     : dnnl_pooling_avg_exclude_padding,
                g.kernel, g.steps},
               detail::onednn::attributes(Write::replace, Activation::none, context),
               {}};
@@ -109,14 +109,14 @@ class OneDnn::AveragePooling {
     return p;
   }
 
-  Primitive make_forward(const PoolingCall& call, Divisor divisor) {
+  Primitive make_forward(const PoolingCall& call, PoolingCall::Divisor divisor) {
     const auto why = context("average pooling forward", call);
     const Problem p = problem(call, divisor, why);
     return {
         backend_->session_, p.forward, {{DNNL_ARG_SRC, p.x.get()}, {DNNL_ARG_DST, p.y.get()}}, why};
   }
 
-  Primitive make_backward(const PoolingCall& call, Divisor divisor) {
+  Primitive make_backward(const PoolingCall& call, PoolingCall::Divisor divisor) {
     const auto why = context("average pooling backward", call);
     const Problem p = problem(call, divisor, why);
     dnnl_primitive_desc_t desc = nullptr;
