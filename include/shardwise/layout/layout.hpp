@@ -140,7 +140,7 @@ concept MeshLayout = detail::is_product<L>;
 
 }  // namespace detail
 
-/// A layout: a `PlainLayout`, or a `MeshLayout`.
+/// A layout: a `PlainLayout`, or an `Over` of several.
 template <class L>
 concept Layout = PlainLayout<L> || detail::MeshLayout<L>;
 
