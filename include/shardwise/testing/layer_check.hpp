@@ -370,7 +370,7 @@ template <Layout Offered = Invariant, Layout Wanted = Invariant, class Use = Tra
 CheckReport check_layer(const mesh& sizes, const L& layer, const Shape& in,
                         const LayerChecks& checks = {}) {
   const int all[]{sizes.size()};
-  return detail::checked_on_threads(name_of<L>(), all, [&](ThreadCommunicator& ranks) {
+  return detail::checked_on_threads(detail::name_of<L>(), all, [&](ThreadCommunicator& ranks) {
     return check_layer<Offered, Wanted, Use>(ranks, sizes, layer, in, checks);
   });
 }

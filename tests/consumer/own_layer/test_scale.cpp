@@ -28,6 +28,7 @@ int main() try {
   sw::check_layer<Rows, Rows>(Scale{}, in, checks).require();
   sw::check_layer<Features, Features>(Scale{}, in, checks).require();
   sw::check_layer(Mlp{}, in, checks).require();
+  sw::check_layer({.data = 2, .tensor = 2}, Scale{}, in, checks).require();
   // end: checked
 
   const sw::CheckReport wrong = sw::check_layer<Rows, Rows>(WrongScale{}, in, checks);

@@ -170,6 +170,21 @@ TEST_CASE("each law finds a layer that breaks it, and says what to look for") {
   for (const Found& one : table) check_mentions(one.report, one.sentences);
 }
 
+TEST_CASE("on a mesh a layer is found that takes its slice for the batch") {
+  DividesBySamples layer;
+  CHECK(check_layer({.data = 2, .tensor = 2}, layer, rows, bounded).text() == "");
+  layer.is_wrong = true;
+  CHECK(check_layer(layer, rows, bounded).text() == "");
+  check_mentions(check_layer({.data = 2, .tensor = 2}, layer, rows, bounded).text(),
+                 {"DividesBySamples on the mesh data=2,tensor=2, ",
+                  ": the output is not that of one rank alone, on "});
+  check_mentions(
+      check_layer({.replica = 2}, CountsByRank{}, rows, bounded).text(),
+      {": count on rank 1 is not that of rank 0 bit by bit along replica, and all should "
+       "hold the same."});
+  check_mentions(check_layer({.pipeline = 2}, layer, rows).text(), {"pipeline"});
+}
+
 TEST_CASE("two numbers that differ by rounding alone do not look equal") {
   const std::string text = report_of<Feature>(Centre(1, true));
   const auto behind = [&](const std::string& word, std::size_t from) {

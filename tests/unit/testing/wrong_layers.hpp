@@ -316,4 +316,53 @@ struct DividedBySquare : KeepsLayout {
   }
 };
 
+/// Divides by the samples of the batch; if it is wrong, by those that the rank has of it.
+struct DividesBySamples : KeepsLayout {
+  bool is_wrong = false;
+
+  static constexpr Saves saves = Saves::nothing;
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    const detail::HeldPart held = frame.held_part(x);
+    const std::size_t samples = (is_wrong ? held.local : held.whole)[0].extent();
+    for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] / static_cast<double>(samples);
+  }
+  template <class Frame, class DY, class DX>
+  void backward(Frame& frame, Nothing, DY dy, DX dx) const {
+    forward(frame, dy, dx);
+  }
+};
+
+/// Counts the samples of the batch in a buffer, with a rounding that depends on the slice.
+struct CountsByRank : KeepsLayout {
+  static constexpr Saves saves = Saves::nothing;
+
+  struct Kept {
+    Tensor<double, Invariant> count;
+
+    template <class F>
+    void visit_buffers(F&& f) {
+      f("count", count.view());
+    }
+  };
+  template <class Frame>
+  Kept make_state(Frame& frame) const {
+    return {Tensor<double, Invariant>(Shape{{Axis::output, 1}}, frame.place())};
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    const detail::HeldPart held = frame.held_part(x);
+    if (frame.training())
+      frame.state().count[0] += static_cast<double>(held.whole[0].extent()) +
+                                0x1p-49 * static_cast<double>(held.begin[0]);
+    std::copy_n(x.data(), x.size(), y.data());
+  }
+  template <class Frame, class DY, class DX>
+  void backward(Frame&, Nothing, DY dy, DX dx) const {
+    std::copy_n(dy.data(), dy.size(), dx.data());
+  }
+};
+
 }  // namespace wrong_layers
