@@ -37,29 +37,22 @@ constexpr std::uint32_t hash_of(double number) {
 class GivenOptions {
  public:
   template <class V>
-  constexpr void add(std::string_view name, const V& value) {
+  void add(std::string_view name, const V& value) {
     static_assert(
         !std::same_as<V, std::string>,
         "a word is kept as a std::string_view: give one that lives as long as the program");
     if constexpr (std::same_as<V, bool>)
-      add({name, value ? "true" : "false"});
+      add_word(name, value ? "true" : "false");
     else if constexpr (std::convertible_to<V, std::string_view>)
-      add({name, value});
+      add_word(name, value);
     else if constexpr (std::unsigned_integral<V>)
-      add({name, {}, 0, value, Kind::whole});  // a seed has more bits than a double
+      add_whole(name, value);  // a seed has more bits than a double
     else
-      add({name, {}, static_cast<double>(value)});
+      add_number(name, static_cast<double>(value));
   }
 
   /// A list of numbers, compared by a hash: kept to be shown if it is short, and else its size.
-  constexpr void add(std::string_view name, const double* list, std::size_t size) {
-    std::uint32_t hash = 0;
-    for (std::size_t i = 0; i < size; ++i) hash = mixed(hash, hash_of(list[i]));
-    const bool is_kept = size <= most_shown && size <= numbers_.size() - kept_;
-    add({name, {}, static_cast<double>(hash), size, is_kept ? Kind::list : Kind::long_list, kept_});
-    if (!is_kept) return;
-    for (std::size_t i = 0; i < size; ++i) numbers_[kept_++] = list[i];
-  }
+  void add(std::string_view name, const double* list, std::size_t size);
 
   static constexpr std::size_t no_loss = static_cast<std::size_t>(-1);
   /// What is added from now on is of this one of several losses, or of none of them.
@@ -91,15 +84,10 @@ class GivenOptions {
 
   [[gnu::cold]] void append_value(std::string& text, const Option& option) const;
 
-  constexpr void add(Option option) {
-    option.loss = loss_;
-    for (const std::string_view text : {option.name, option.word})
-      for (const char c : text) hash_ = mixed(hash_, static_cast<unsigned char>(c));
-    hash_ = mixed(hash_,
-                  option.kind == Kind::whole ? mixed_halves(option.whole) : hash_of(option.value));
-    are_more_ = count_ == options_.size();  // they are in the hash
-    if (!are_more_) options_[count_++] = option;
-  }
+  void add_word(std::string_view name, std::string_view word);
+  void add_number(std::string_view name, double number);
+  void add_whole(std::string_view name, std::uint64_t number);
+  void add(Option option);
 
   std::array<Option, 32> options_;
   std::array<double, 3 * most_shown> numbers_{};  // of lists, one behind the other
@@ -131,6 +119,41 @@ void add_options([[maybe_unused]] GivenOptions& to, [[maybe_unused]] const T& of
 #ifdef SHARDWISE_INLINE
 
 namespace shardwise::detail {
+
+SHARDWISE_INLINE void GivenOptions::add(std::string_view name, const double* list,
+                                        std::size_t size) {
+  std::uint32_t hash = 0;
+  for (std::size_t i = 0; i < size; ++i) hash = mixed(hash, hash_of(list[i]));
+  const bool is_kept = size <= most_shown && size <= numbers_.size() - kept_;
+  add({name, {}, static_cast<double>(hash), size, is_kept ? Kind::list : Kind::long_list, kept_});
+  if (!is_kept) return;
+  for (std::size_t i = 0; i < size; ++i) numbers_[kept_++] = list[i];
+}
+
+[[gnu::noinline]] SHARDWISE_INLINE void GivenOptions::add_word(std::string_view name,
+                                                               std::string_view word) {
+  add({name, word});
+}
+
+[[gnu::noinline]] SHARDWISE_INLINE void GivenOptions::add_number(std::string_view name,
+                                                                 double number) {
+  add({name, {}, number});
+}
+
+[[gnu::noinline]] SHARDWISE_INLINE void GivenOptions::add_whole(std::string_view name,
+                                                                std::uint64_t number) {
+  add({name, {}, 0, number, Kind::whole});
+}
+
+[[gnu::noinline]] SHARDWISE_INLINE void GivenOptions::add(Option option) {
+  option.loss = loss_;
+  for (const std::string_view text : {option.name, option.word})
+    for (const char c : text) hash_ = mixed(hash_, static_cast<unsigned char>(c));
+  hash_ =
+      mixed(hash_, option.kind == Kind::whole ? mixed_halves(option.whole) : hash_of(option.value));
+  are_more_ = count_ == options_.size();  // they are in the hash
+  if (!are_more_) options_[count_++] = option;
+}
 
 SHARDWISE_INLINE std::string GivenOptions::lines() const {
   std::string text;
