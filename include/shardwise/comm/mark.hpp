@@ -219,8 +219,8 @@ SHARDWISE_INLINE std::string to_string(const Mark& mark) {
   std::string place = detail::place_in_model(mark);
   if (mark.step == 0) return place;
   const bool in_later_batch = mark.batch > 0 && mark.phase < Phase::settle;
-  return detail::sentence({"step ", mark.step, in_later_batch ? ", batch " : "",
-                           in_later_batch ? std::to_string(mark.batch) : "",
+  return detail::sentence({"step ", mark.step,
+                           in_later_batch ? detail::sentence({", batch ", mark.batch}) : "",
                            place.empty() ? "" : ", ", place});
 }
 

@@ -193,7 +193,7 @@ SHARDWISE_INLINE std::string to_string(const mesh& sizes) {
   for (const MeshAxis axis : mesh_axes)
     if (sizes[axis] != 1)
       detail::append(text, {text.empty() ? "" : ",", name(axis), "=",
-                            sizes[axis] == mesh::rest ? "*" : std::to_string(sizes[axis])});
+                            sizes[axis] == mesh::rest ? "*" : detail::sentence({sizes[axis]})});
   return text.empty() ? "tensor=1" : text;
 }
 

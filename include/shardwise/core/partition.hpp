@@ -5,6 +5,7 @@
 #include <string>
 
 #include "shardwise/core/compiled.hpp"
+#include "shardwise/core/sentence.hpp"
 #include "shardwise/core/shape.hpp"
 
 namespace shardwise {
@@ -75,7 +76,7 @@ constexpr Interval overlap(const Interval& a, const Interval& b) {
 namespace shardwise {
 
 SHARDWISE_INLINE std::string to_string(const Place& place) {
-  return "rank " + std::to_string(place.rank) + " of " + std::to_string(place.size);
+  return detail::sentence({"rank ", place.rank, " of ", place.size});
 }
 
 }  // namespace shardwise

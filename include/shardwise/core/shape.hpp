@@ -194,8 +194,8 @@ namespace shardwise {
 SHARDWISE_INLINE std::string to_string(const Shape& shape) {
   std::string text = "[";
   for (const Dim& dim : shape) {
-    detail::append(text, {text.size() > 1 ? ", " : "", name(dim.axis), " "});
-    text += dim.known() ? std::to_string(dim.units) : "?";
+    detail::append(text, {text.size() > 1 ? ", " : "", name(dim.axis), " ",
+                          dim.known() ? detail::sentence({dim.units}) : "?"});
     if (dim.grain != 1) detail::append(text, {"*", dim.grain});
     if (dim.readers != 1) detail::append(text, {" read by ", dim.readers});
   }

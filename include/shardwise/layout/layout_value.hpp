@@ -91,9 +91,8 @@ SHARDWISE_INLINE std::string to_string(const MeshLayoutValue& layout) {
   std::string text;
   for (const MeshAxis axis : mesh_axes)
     if (layout[axis].kind != LayoutValue::Kind::invariant)
-      text += (text.empty() ? "On<" : ", On<") + std::string(name(axis)) + ", " +
-              to_string(layout[axis]) + '>';
-  return "Over<" + text + '>';
+      append(text, {text.empty() ? "On<" : ", On<", name(axis), ", ", layout[axis], ">"});
+  return sentence({"Over<", text, ">"});
 }
 
 }  // namespace shardwise::detail

@@ -269,14 +269,16 @@ constexpr std::size_t features_in([[maybe_unused]] const L& layer) {
   }
 }
 
+/// `leading` with so many features, if they are known and it has no feature axis yet.
+[[gnu::noinline]] constexpr Shape with_features(Shape leading, std::size_t features) {
+  if (features != dynamic && !leading.has(Axis::feature)) leading.append({Axis::feature, features});
+  return leading;
+}
+
 /// `leading` with the features of the next layer, if it has no feature axis yet.
 template <class L>
 constexpr Shape complete_input(const L& layer, const Shape& leading) {
-  const std::size_t features = features_in(layer);
-  if (features == dynamic || leading.has(Axis::feature)) return leading;
-  Shape whole = leading;
-  whole.append({Axis::feature, features});
-  return whole;
+  return with_features(leading, features_in(layer));
 }
 
 ///@{

@@ -255,11 +255,11 @@ SHARDWISE_INLINE void refuse_flight(std::string (*model)(), std::size_t number,
 SHARDWISE_INLINE void require_may_go_backward(std::string (*model)(), bool has_gone_forward,
                                               std::size_t flight, GradientState gradients) {
   if (!has_gone_forward) {
-    throw argument_error({model(),
-                          ": backward without a forward before it: run forward once for each "
-                          "backward, with no evaluate in between",
-                          flight == 0 ? "" : ", in the same flight; this is flight ",
-                          flight == 0 ? "" : std::to_string(flight)});
+    throw argument_error(
+        {model(),
+         ": backward without a forward before it: run forward once for each "
+         "backward, with no evaluate in between",
+         flight == 0 ? "" : sentence({", in the same flight; this is flight ", flight})});
   }
   if (gradients == GradientState::summed_over_samples ||
       gradients == GradientState::share_summed_over_samples) {

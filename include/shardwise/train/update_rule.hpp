@@ -170,7 +170,8 @@ struct UpdateElement {
 
 namespace shardwise::detail {
 
-SHARDWISE_INLINE void check_option(const char* rule, const char* option, double value, double end) {
+[[gnu::noinline]] SHARDWISE_INLINE void check_option(const char* rule, const char* option,
+                                                     double value, double end) {
   if (std::isfinite(value) && value >= 0 && value < end) return;
   const std::string below = std::isfinite(end) ? sentence({" and below ", end}) : "";
   throw argument_error({rule, ": ", option, " is ", value, "; it must be at least 0", below});

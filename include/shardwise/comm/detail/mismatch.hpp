@@ -228,8 +228,7 @@ class Mismatch {
                     !text.empty()      ? ""
                     : group.size() > 1 ? " are"
                                        : " is",
-                    mark.step == 0 ? " at no step" : " at step ",
-                    mark.step == 0 ? "" : std::to_string(mark.step)});
+                    mark.step == 0 ? " at no step" : sentence({" at step ", mark.step})});
       if (!same_batch && mark.step != 0) text += ", " + batch_or_phase(mark);
       if (same_step && same_batch) append(text, {", ", calls_[group[0]].what()});
     }
