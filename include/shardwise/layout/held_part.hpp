@@ -30,7 +30,9 @@ struct HeldPart {
 /// throws   shape_error if the tensor lacks an axis that `layout` cuts over several ranks
 constexpr HeldPart held_part(const MeshLayoutValue& layout, const Shape& whole,
                              const MeshPlace& place) {
-  return {whole, local_shape(layout, whole, place), local_begin(layout, whole, place)};
+  HeldPart part{whole, whole};
+  part.begin = take_part(part.local, layout, place);
+  return part;
 }
 /// Of the tensor of a view.
 template <class T, Layout L, class E>

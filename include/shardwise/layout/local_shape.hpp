@@ -53,16 +53,6 @@ constexpr void require_split_axes(const MeshLayoutValue& layout, const Shape& gl
   return local;
 }
 
-/// The outer axis of the mesh cuts first. One rank along an axis holds all.
-constexpr Shape local_shape(const MeshLayoutValue& layout, const Shape& global,
-                            const MeshPlace& place) {
-  require_split_axes(layout, global, place);
-  Shape local = global;
-  for (const MeshAxis axis : mesh_axes)
-    if (place[axis].size > 1) local = local_shape(layout[axis], local, place[axis]);
-  return local;
-}
-
 /// The first element of a part of a tensor, axis by axis.
 using PartBegin = std::array<std::size_t, Shape::max_rank>;
 
@@ -75,18 +65,35 @@ constexpr PartBegin local_begin(const LayoutValue& layout, const Shape& global, 
   return begin;
 }
 
-constexpr PartBegin local_begin(const MeshLayoutValue& layout, const Shape& global,
-                                const MeshPlace& place) {
-  require_split_axes(layout, global, place);
+/// Turns the shape of a whole tensor into that of the rank's part, and returns where it begins. The
+/// outer axis of the mesh cuts first. One rank along an axis holds all.
+[[gnu::noinline]] constexpr PartBegin take_part(Shape& held, const MeshLayoutValue& layout,
+                                                const MeshPlace& place) {
+  require_split_axes(layout, held, place);
   PartBegin begin{};
-  Shape held = global;
   for (const MeshAxis axis : mesh_axes) {
-    if (place[axis].size == 1) continue;
-    const PartBegin within = local_begin(layout[axis], held, place[axis]);
-    for (std::size_t i = 0; i < begin.size(); ++i) begin[i] += within[i];
-    held = local_shape(layout[axis], held, place[axis]);
+    if (place[axis].size == 1 || !layout[axis].cuts()) continue;
+    const std::size_t position = held.find(layout[axis].axis);
+    Dim& split = held[position];
+    if (!split.known()) continue;
+    const Interval part = held_interval(layout[axis], split, place[axis]);
+    begin[position] += part.offset;
+    split = with_extent(split, part.size);
   }
   return begin;
+}
+
+constexpr Shape local_shape(const MeshLayoutValue& layout, const Shape& global,
+                            const MeshPlace& place) {
+  Shape local = global;
+  take_part(local, layout, place);
+  return local;
+}
+
+constexpr PartBegin local_begin(const MeshLayoutValue& layout, const Shape& global,
+                                const MeshPlace& place) {
+  Shape held = global;
+  return take_part(held, layout, place);
 }
 
 /// The number in the whole tensor of a part's element `number`; the part begins at `begin`.

@@ -75,7 +75,7 @@ using ends_along_tensor_t = typename ends_along_tensor<E>::type;
 
 /// The axis of a tensor between layers that ranks along `context` cut: tokens, or rows of images.
 /// Ranks have different samples of what has neither.
-constexpr Axis axis_over_context(const Shape& shape) {
+[[gnu::noinline]] constexpr Axis axis_over_context(const Shape& shape) {
   if (shape.has(Axis::sequence)) return Axis::sequence;
   return shape.has(Axis::height) ? Axis::height : Axis::batch;
 }
@@ -108,13 +108,13 @@ Shape sliced_axes(const Shape& whole, const MeshPlace& place);
 std::size_t samples_along_context(const Dim& batch, const MeshPlace& place);
 
 /// The part of the rank's slice in a tensor that has these `sliced_axes`.
-inline HeldPart slice_part(const Shape& axes, const MeshPlace& place) {
+[[gnu::noinline]] inline HeldPart slice_part(const Shape& axes, const MeshPlace& place) {
   return held_part(samples_over_mesh(axis_over_context(axes)), axes, place);
 }
 
 /// The shape of the slice of a tensor.
 /// throws   shape_error if it has no axis batch
-inline Shape slice_shape(const Shape& whole, const MeshPlace& place) {
+[[gnu::noinline]] inline Shape slice_shape(const Shape& whole, const MeshPlace& place) {
   return local_shape(samples_over_mesh(axis_over_context(whole)), whole, place);
 }
 
@@ -159,6 +159,8 @@ auto slice_of(const std::tuple<Views...>& views) {
 }
 ///@}
 
+/// Gives the axis this extent, if the tensor has the axis.
+void set_extent_of(Shape& shape, Axis axis, std::size_t extent);
 /// The same tensor shape with this extent of an axis, if it has the axis.
 Shape with_extent_of(Shape shape, Axis axis, std::size_t extent);
 
@@ -199,11 +201,13 @@ SHARDWISE_INLINE void require_batch_first(const Shape& whole) {
       {"a tensor ", whole, " is cut by samples, so on a mesh its outermost axis must be batch"});
 }
 
-SHARDWISE_INLINE Shape sliced_axes(const Shape& whole, const MeshPlace& place) {
+[[gnu::noinline]] SHARDWISE_INLINE Shape sliced_axes(const Shape& whole, const MeshPlace& place) {
   require_batch_first(whole);
   const Axis cut = axis_over_context(whole);
-  if (cut == Axis::batch || place[MeshAxis::context].size == 1) return {whole[0]};
-  return {whole[0], {cut, extent_of(whole, cut)}};
+  Shape axes{whole[0]};
+  if (cut != Axis::batch && place[MeshAxis::context].size > 1)
+    axes.append({cut, extent_of(whole, cut)});
+  return axes;
 }
 
 SHARDWISE_INLINE std::size_t samples_along_context(const Dim& batch, const MeshPlace& place) {
@@ -212,8 +216,9 @@ SHARDWISE_INLINE std::size_t samples_along_context(const Dim& batch, const MeshP
   return local_shape(layout, {batch}, place)[0].units;
 }
 
-SHARDWISE_INLINE void require_cut_over_context(const MeshLayoutValue& layout, const Shape& whole,
-                                               const MeshPlace& place) {
+[[gnu::noinline]] SHARDWISE_INLINE void require_cut_over_context(const MeshLayoutValue& layout,
+                                                                 const Shape& whole,
+                                                                 const MeshPlace& place) {
   const Axis cut = axis_over_context(whole);
   if (place[MeshAxis::context].size == 1 || layout[MeshAxis::context].cuts(cut) || !whole.has(cut))
     return;
@@ -222,15 +227,19 @@ SHARDWISE_INLINE void require_cut_over_context(const MeshLayoutValue& layout, co
                      "> in the Ends of the Model"});
 }
 
-SHARDWISE_INLINE Shape with_extent_of(Shape shape, Axis axis, std::size_t extent) {
+SHARDWISE_INLINE void set_extent_of(Shape& shape, Axis axis, std::size_t extent) {
   const std::size_t position = shape.find(axis);
   if (position < shape.rank()) shape[position].units = extent;
+}
+
+[[gnu::noinline]] SHARDWISE_INLINE Shape with_extent_of(Shape shape, Axis axis,
+                                                        std::size_t extent) {
+  set_extent_of(shape, axis, extent);
   return shape;
 }
 
-SHARDWISE_INLINE Shape over_all_slices(Shape shape, const Shape& axes) {
-  for (std::size_t i = 0; i < axes.rank(); ++i)
-    shape = with_extent_of(shape, axes[i].axis, axes[i].units);
+[[gnu::noinline]] SHARDWISE_INLINE Shape over_all_slices(Shape shape, const Shape& axes) {
+  for (const Dim& dim : axes) set_extent_of(shape, dim.axis, dim.units);
   return shape;
 }
 

@@ -23,6 +23,8 @@
 
 namespace shardwise::detail {
 
+[[noreturn, gnu::cold]] void refuse_target_of(const MeshPlace& target, const MeshPlace& prediction);
+
 /// Calls f with the rank's slice of the labels or targets for a prediction of this shape: of the
 /// rank's part of them, or of those of the whole batch.
 /// throws   argument_error for the part of another rank, shape_error as require_batch_first, and
@@ -37,10 +39,7 @@ auto with_slice_of_target(Run<Context>& run, const Shape& prediction, const Give
     const Shape& whole = target.global();
     require_batch_first(whole);
     if constexpr (MeshLayout<L>) {
-      if (!(target.place() == place))
-        throw argument_error({"the labels or targets are the part of ", target.place(),
-                              ", but the prediction is that of ", place,
-                              ": make both with ranks.place() of the model's communicator"});
+      if (!(target.place() == place)) refuse_target_of(target.place(), place);
       return f(slice_of(target));
     } else {
       static_assert(std::same_as<L, Invariant>,
@@ -182,6 +181,12 @@ double sum_of_slices(Run<Context>& run, const Shape& prediction, F&& of_slice) {
 #ifdef SHARDWISE_INLINE
 
 namespace shardwise::detail {
+
+SHARDWISE_INLINE void refuse_target_of(const MeshPlace& target, const MeshPlace& prediction) {
+  throw argument_error({"the labels or targets are the part of ", target,
+                        ", but the prediction is that of ", prediction,
+                        ": make both with ranks.place() of the model's communicator"});
+}
 
 SHARDWISE_INLINE std::string place_of_slice(int rank, const HeldPart& slice) {
   const std::string place = sentence({"rank ", rank, ", slice from sample ", slice.begin[0]});
