@@ -28,6 +28,12 @@ View<T, M, E> relabelled(const View<T, L, E>& view) {
   return {view.data_, view.global_, view.local(), view.place_};
 }
 
+/// Makes a view one of the same part of the same tensor at another address.
+template <class T, Layout L, class E>
+void set_address(View<T, L, E>& view, std::type_identity_t<T>* data) {
+  view.data_ = data;
+}
+
 [[noreturn, gnu::cold]] void refuse_uncountable(const Shape& global);
 
 /// Whether a rank's part may have another shape than the tensor.
@@ -129,6 +135,8 @@ class View {
   friend class View;
   template <Layout M, class U, Layout From, class F>
   friend View<U, M, F> detail::relabelled(const View<U, From, F>& view);
+  template <class U, Layout M, class F>
+  friend void detail::set_address(View<U, M, F>& view, std::type_identity_t<U>* data);
 
   View(T* data, const Shape& global, const Shape& local, const place_t<L>& place)
       : data_(data), global_(global), local_(local), place_(place) {}

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -29,7 +30,7 @@ class Value {
   /// New, uninitialised memory.
   [[gnu::noinline]] Value(Pool& pool, const Shape& global, const place_t<L>& place)
       : view_(nullptr, global, place), buffer_(pool.take(view_.size() * sizeof(T))) {
-    view_ = view_.in_memory(static_cast<const T*>(buffer_.data()));
+    detail::set_address(view_, static_cast<const T*>(buffer_.data()));
   }
 
   /// Memory of the caller, for reading only.
@@ -87,8 +88,7 @@ class SavedValue {
   /// Returns what was saved, a V, and is empty then.
   template <class V>
   V take() {
-    V value;
-    std::memcpy(static_cast<void*>(&value.view_), &view_, sizeof(value.view_));
+    V value(*std::launder(reinterpret_cast<const decltype(V::view_)*>(view_)));
     value.buffer_ = std::move(buffer_);
     return value;
   }
