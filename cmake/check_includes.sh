@@ -77,16 +77,19 @@ check_foreign() {  # check_foreign <file> <line> <path of the header> <included 
 
 check_umbrella() {  # nothing that it reaches may need a foreign library
   local -A seen=()
-  local queue=(shardwise.hpp compiled.cpp) header
-  while ((${#queue[@]} > 0)); do
-    header=${queue[0]}
-    queue=("${queue[@]:1}")
-    [[ ! -v seen[$header] ]] || continue
-    seen[$header]=1
-    [[ ! -v wraps[$header] ]] ||
-      wrong include/shardwise/shardwise.hpp 1 "$header" "it needs <${wraps[$header]}>; the umbrella is portable"
-    # shellcheck disable=SC2206  # a list of paths without spaces
-    queue+=(${includes_of[$header]-})
+  local queue header source
+  for source in compiled compiled_checkpoint; do
+    queue=(shardwise.hpp "$source.cpp")
+    while ((${#queue[@]} > 0)); do
+      header=${queue[0]}
+      queue=("${queue[@]:1}")
+      [[ ! -v seen[$header] ]] || continue
+      seen[$header]=1
+      [[ ! -v wraps[$header] || $source != compiled ]] ||
+        wrong include/shardwise/shardwise.hpp 1 "$header" "it needs <${wraps[$header]}>; the umbrella is portable"
+      # shellcheck disable=SC2206  # a list of paths without spaces
+      queue+=(${includes_of[$header]-})
+    done
   done
   while IFS= read -r header; do
     [[ -v seen[${header#include/shardwise/}] ]] ||

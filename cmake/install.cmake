@@ -12,7 +12,7 @@ file(RELATIVE_PATH headers ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig ${CMAKE_INSTA
 configure_file(${PROJECT_SOURCE_DIR}/cmake/shardwise.pc.in ${PROJECT_BINARY_DIR}/shardwise.pc @ONLY)
 
 install(DIRECTORY include/shardwise DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN *.hpp PATTERN compiled.cpp)
+        FILES_MATCHING PATTERN *.hpp PATTERN compiled*.cpp)
 install(TARGETS shardwise EXPORT shardwise INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT shardwise NAMESPACE shardwise:: FILE shardwiseTargets.cmake DESTINATION ${package})
 install(FILES cmake/shardwiseConfig.cmake cmake/shardwiseParts.cmake cmake/FindNCCL.cmake

@@ -8,10 +8,14 @@ set(SHARDWISE_FIND_MODULES ${CMAKE_CURRENT_LIST_DIR})
 
 # Programs that are compiled faster: shardwise::compiled has the functions that are no templates, built
 # where a target links it; a target that links shardwise::precompiled precompiles the umbrella.
+function(shardwise_compiled target kind)
+  string(REPLACE shardwise_ "" source ${target})
+  add_library(${target} ${kind} EXCLUDE_FROM_ALL
+    $<TARGET_PROPERTY:shardwise::shardwise,INTERFACE_INCLUDE_DIRECTORIES>/shardwise/${source}.cpp)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON DISABLE_PRECOMPILE_HEADERS ON)
+endfunction()
 if(NOT TARGET shardwise_compiled)
-  add_library(shardwise_compiled STATIC EXCLUDE_FROM_ALL
-    $<TARGET_PROPERTY:shardwise::shardwise,INTERFACE_INCLUDE_DIRECTORIES>/shardwise/compiled.cpp)
-  set_target_properties(shardwise_compiled PROPERTIES POSITION_INDEPENDENT_CODE ON DISABLE_PRECOMPILE_HEADERS ON)
+  shardwise_compiled(shardwise_compiled STATIC)
   target_compile_definitions(shardwise_compiled PUBLIC SHARDWISE_COMPILED)
   target_link_libraries(shardwise_compiled PUBLIC shardwise::shardwise)
   add_library(shardwise::compiled ALIAS shardwise_compiled)
@@ -40,6 +44,11 @@ the system's prefixes (${system}); -DCMAKE_PREFIX_PATH=<prefix> names another on
       add_library(shardwise::${part} INTERFACE IMPORTED ${ARGN})
       target_include_directories(shardwise::${part} SYSTEM INTERFACE ${include})
       target_link_libraries(shardwise::${part} INTERFACE shardwise::shardwise ${link})
+      if(part STREQUAL "checkpoint" AND NOT TARGET shardwise_compiled_checkpoint)
+        shardwise_compiled(shardwise_compiled_checkpoint OBJECT)
+        target_link_libraries(shardwise_compiled_checkpoint PRIVATE shardwise::checkpoint)
+        target_link_libraries(shardwise_compiled PRIVATE shardwise_compiled_checkpoint)
+      endif()
     endif()
   endif()
   set(${problem} "${sentence}" PARENT_SCOPE)

@@ -21,6 +21,7 @@
 #include "shardwise/checkpoint/save_parts.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/checkpoint/training.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/file.hpp"
 #include "shardwise/model/agree.hpp"
@@ -45,14 +46,7 @@ class CheckpointFolder {
  public:
   /// `folder` need not exist.
   /// throws   argument_error if none are to stay
-  explicit CheckpointFolder(std::filesystem::path folder, CheckpointFolderOptions options = {})
-      : folder_(std::move(folder)), options_(std::move(options)) {
-    if (options_.keep == 0) {
-      throw argument_error(
-          {"CheckpointFolder: keep is 0, so each checkpoint would be removed at "
-           "once; keep at least 1"});
-    }
-  }
+  explicit CheckpointFolder(std::filesystem::path folder, CheckpointFolderOptions options = {});
 
   /// The path of the checkpoint after `steps` steps.
   std::filesystem::path path_after(std::uint64_t steps) const { return folder_ / name_of(steps); }
@@ -155,16 +149,7 @@ class CheckpointFolder {
   }
 
   /// Makes the folder, and those above it that are not there.
-  void make_folder(const std::filesystem::path& folder) const {
-    std::error_code code;
-    if (std::filesystem::is_directory(folder, code)) return;
-    const std::filesystem::path above = folder.parent_path();
-    if (!above.empty() && above != folder) make_folder(above);
-    if (!folder.has_filename()) return;  // "run/"
-    std::filesystem::create_directory(folder, code);
-    if (code) fail("made", code);
-    detail::sync_folder_of(folder, "checkpoint");
-  }
+  void make_folder(const std::filesystem::path& folder) const;
 
   Listed listed() const {
     Listed all;
@@ -187,32 +172,10 @@ class CheckpointFolder {
   /// The steps of the newest checkpoint after fewer than `bound` steps that looks whole, or `none`
   /// if the folder has no checkpoint. `damage` is that of the checkpoint after `bound` steps.
   /// throws   data_error if all are damaged
-  std::int64_t newest_before(std::int64_t bound, std::optional<std::string> damage) const {
-    if (damage) tell(*damage + "; it is passed over");
-    for (const auto& [steps, files] : listed()) {
-      if (!files.is_published || static_cast<std::int64_t>(steps) >= bound) continue;
-      damage = damage_of(steps);
-      if (!damage) return static_cast<std::int64_t>(steps);
-      tell(*damage + "; it is passed over");
-    }
-    if (!damage) return none;
-    throw data_error({"checkpoint folder ", folder_.string(),
-                      ": not one of its checkpoints is whole; the oldest: ", *damage,
-                      ". Bring one back from a copy, or remove them to begin anew"});
-  }
+  std::int64_t newest_before(std::int64_t bound, std::optional<std::string> damage) const;
 
   /// Damaged checkpoints do not count among the K: else they could take the place of whole ones.
-  void remove_older_than(std::uint64_t saved) const {
-    std::size_t whole = 0;
-    for (const auto& [steps, files] : listed()) {
-      if (steps > saved) continue;
-      if (whole == options_.keep) {
-        for (const auto& path : files.paths) detail::remove_file(path);
-      } else if (files.is_published && !damage_of(steps)) {
-        ++whole;
-      }
-    }
-  }
+  void remove_older_than(std::uint64_t saved) const;
 
   /// Why the checkpoint after `steps` steps cannot be loaded, by its headers and the sizes of its
   /// files; nothing if it looks whole.
@@ -240,3 +203,59 @@ class CheckpointFolder {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE CheckpointFolder::CheckpointFolder(std::filesystem::path folder,
+                                                    CheckpointFolderOptions options)
+    : folder_(std::move(folder)), options_(std::move(options)) {
+  if (options_.keep == 0) {
+    throw argument_error(
+        {"CheckpointFolder: keep is 0, so each checkpoint would be removed at "
+         "once; keep at least 1"});
+  }
+}
+
+SHARDWISE_INLINE void CheckpointFolder::make_folder(const std::filesystem::path& folder) const {
+  std::error_code code;
+  if (std::filesystem::is_directory(folder, code)) return;
+  const std::filesystem::path above = folder.parent_path();
+  if (!above.empty() && above != folder) make_folder(above);
+  if (!folder.has_filename()) return;  // "run/"
+  std::filesystem::create_directory(folder, code);
+  if (code) fail("made", code);
+  detail::sync_folder_of(folder, "checkpoint");
+}
+
+SHARDWISE_INLINE std::int64_t CheckpointFolder::newest_before(
+    std::int64_t bound, std::optional<std::string> damage) const {
+  if (damage) tell(*damage + "; it is passed over");
+  for (const auto& [steps, files] : listed()) {
+    if (!files.is_published || static_cast<std::int64_t>(steps) >= bound) continue;
+    damage = damage_of(steps);
+    if (!damage) return static_cast<std::int64_t>(steps);
+    tell(*damage + "; it is passed over");
+  }
+  if (!damage) return none;
+  throw data_error({"checkpoint folder ", folder_.string(),
+                    ": not one of its checkpoints is whole; the oldest: ", *damage,
+                    ". Bring one back from a copy, or remove them to begin anew"});
+}
+
+SHARDWISE_INLINE void CheckpointFolder::remove_older_than(std::uint64_t saved) const {
+  std::size_t whole = 0;
+  for (const auto& [steps, files] : listed()) {
+    if (steps > saved) continue;
+    if (whole == options_.keep) {
+      for (const auto& path : files.paths) detail::remove_file(path);
+    } else if (files.is_published && !damage_of(steps)) {
+      ++whole;
+    }
+  }
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

@@ -11,19 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail {
-
-/// A name for messages: short, and without control characters.
-inline std::string in_quotes(std::string_view name) {
-  constexpr std::size_t longest = 100;
-  std::string text = "'";
-  for (const char c : name.substr(0, longest)) {
-    text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  }
-  return text + (name.size() > longest ? "...'" : "'");
-}
 
 /// The value of a member of an inner object: a string, a whole number from 0 to 2^64 - 1, a list of
 /// such numbers, or any other value, whose content is dropped.

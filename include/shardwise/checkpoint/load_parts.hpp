@@ -22,6 +22,7 @@
 #include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/checkpoint/whole_tensor.hpp"
 #include "shardwise/core/checked_size.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/file.hpp"
 #include "shardwise/model/agree.hpp"
@@ -92,36 +93,13 @@ inline constexpr const char* batches_of_pytorch = ".num_batches_tracked";
 /// Says which unrequested tensors a file may have.
 using IsExpected = bool(const std::string& name);
 
-/// Compares the tensors of the files with the requested ones.
+/// The tensors of the files that these parts and `options.own` are of.
 /// throws   data_error with all tensors that are missing, unexpected, or of another shape or dtype,
 ///          and for one that is no copy of what it must be, as far as this rank reads it
-inline void check_tensors(const TensorFiles& files, const std::vector<WholeTensor>& tensors,
-                          const LoadOptions& options, IsExpected* is_expected, Place rank) {
-  Mismatches found;
-  std::set<std::string> asked;
-  std::vector<std::string> passed_over;
-  for (const WholeTensor& tensor : tensors) {
-    asked.insert(tensor.name());
-    const auto there = files.tensors().find(tensor.name());
-    if (there == files.tensors().end()) {
-      found.add("missing", in_quotes(tensor.name()));
-    } else {
-      compare(tensor, there->second.info, options.convert, found);
-    }
-  }
-  for (const auto& [name, place] : files.tensors()) {
-    if (asked.contains(name) || is_expected(name) || name.ends_with(batches_of_pytorch)) continue;
-    if (is_without_meaning(options.others, name)) continue;
-    if (const std::string original = original_of(files, options.others, name); !original.empty())
-      require_copy(files, name, original, rank);
-    else if (!options.ignore_unexpected)
-      found.add("unexpected", in_quotes(name));
-    else
-      passed_over.push_back(name);
-  }
-  found.raise(files.name());
-  if (options.passed_over != nullptr) *options.passed_over = passed_over;
-}
+std::vector<WholeTensor> found_tensors(const TensorFiles& files,
+                                       const std::vector<TensorPart>& parts,
+                                       const LoadOptions& options, IsExpected* is_expected,
+                                       Place rank);
 
 /// The tensors that each of the files has, in their order.
 inline std::vector<std::vector<const WholeTensor*>> tensors_by_file(
@@ -135,53 +113,13 @@ inline std::vector<std::vector<const WholeTensor*>> tensors_by_file(
 /// Reads this rank's elements of all tensors: those of parts `in_place` to the model, the others to
 /// the result. Adds to the checksum of each tensor so that with those of the other ranks each
 /// element is added once.
-inline std::vector<StagedPart> read_parts(const TensorFiles& files,
-                                          const std::vector<WholeTensor>& tensors,
-                                          const Writers& readers,
-                                          std::vector<Checksum>& checksums) {
-  std::vector<StagedPart> staged;
-  PieceMemory memory;
-  checksums.resize(tensors.size());
-  const auto by_file = tensors_by_file(files, tensors);
-  for (std::size_t i = 0; i < by_file.size(); ++i) {
-    const File file = files.open(i);
-    for (const WholeTensor* tensor : by_file[i]) {
-      const TensorFiles::Place& place = files.tensors().at(tensor->name());
-      Checksum& checksum = checksums[std::size_t(tensor - &tensors[0])];
-      std::size_t row = 0;  // those before belong to parts before
-      for (const TensorPart& part : tensor->parts) {
-        const FromFile from{file,
-                            files.begin_of(place),
-                            place.info.dtype,
-                            {readers.of(part), row, place.checksum.empty() ? nullptr : &checksum}};
-        for_each_box(part, [&](const TensorPart& box) {
-          if (!box.in_place) return staged.push_back(read_staged(from, box));
-          read_in_place(from, box, memory);
-        });
-        row = std::max(row, part.file.first_row + part.rows());
-      }
-    }
-    files.require_unchanged(i, file);
-  }
-  return staged;
-}
+std::vector<StagedPart> read_parts(const TensorFiles& files,
+                                   const std::vector<WholeTensor>& tensors, const Writers& readers,
+                                   std::vector<Checksum>& checksums);
 
 /// Throws checksum_error if a tensor is not what was saved, by the checksum over all ranks.
-inline void require_as_saved(const TensorFiles& files, const std::vector<WholeTensor>& tensors,
-                             const std::vector<Checksum>& checksums) {
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const TensorFiles::Place& place = files.tensors().at(tensors[i].name());
-    const bool is_whole = checksums[i].bytes == place.info.end - place.info.begin;
-    if (place.checksum.empty() || !is_whole || checksums[i].text() == place.checksum) continue;
-    throw checksum_error({files.name_of_file(place), ": the tensor ", in_quotes(tensors[i].name()),
-                          " is not what was saved: its checksum is ", checksums[i].text(),
-                          " and was ", place.checksum,
-                          "; the file is damaged, take another copy of it, or the checkpoint "
-                          "before it (or, if a program has changed it on purpose, let that leave "
-                          "out the metadata ",
-                          header_checksum_key, " and ", checksums_key, ")"});
-  }
-}
+void require_as_saved(const TensorFiles& files, const std::vector<WholeTensor>& tensors,
+                      const std::vector<Checksum>& checksums);
 
 }  // namespace detail
 
@@ -212,8 +150,7 @@ std::vector<WholeTensor> requested_tensors(const TensorFiles& files, R& ranks,
                                            const LoadOptions& options, IsExpected* is_expected) {
   std::vector<WholeTensor> tensors;
   on_all_ranks(ranks, [&] {
-    tensors = whole_tensors(joined(parts, options.own));
-    check_tensors(files, tensors, options, is_expected, {ranks.rank(), ranks.size()});
+    tensors = found_tensors(files, parts, options, is_expected, {ranks.rank(), ranks.size()});
   });
   return tensors;
 }
@@ -254,3 +191,91 @@ void load_parts(const TensorFiles& files, R& ranks, const std::vector<TensorPart
 }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE std::vector<WholeTensor> found_tensors(const TensorFiles& files,
+                                                        const std::vector<TensorPart>& parts,
+                                                        const LoadOptions& options,
+                                                        IsExpected* is_expected, Place rank) {
+  std::vector<WholeTensor> tensors = whole_tensors(joined(parts, options.own));
+  Mismatches found;
+  std::set<std::string> asked;
+  std::vector<std::string> passed_over;
+  for (const WholeTensor& tensor : tensors) {
+    asked.insert(tensor.name());
+    const auto there = files.tensors().find(tensor.name());
+    if (there == files.tensors().end()) {
+      found.add("missing", in_quotes(tensor.name()));
+    } else {
+      compare(tensor, there->second.info, options.convert, found);
+    }
+  }
+  for (const auto& [name, place] : files.tensors()) {
+    if (asked.contains(name) || is_expected(name) || name.ends_with(batches_of_pytorch)) continue;
+    if (is_without_meaning(options.others, name)) continue;
+    if (const std::string original = original_of(files, options.others, name); !original.empty())
+      require_copy(files, name, original, rank);
+    else if (!options.ignore_unexpected)
+      found.add("unexpected", in_quotes(name));
+    else
+      passed_over.push_back(name);
+  }
+  found.raise(files.name());
+  if (options.passed_over != nullptr) *options.passed_over = passed_over;
+  return tensors;
+}
+
+SHARDWISE_INLINE std::vector<StagedPart> read_parts(const TensorFiles& files,
+                                                    const std::vector<WholeTensor>& tensors,
+                                                    const Writers& readers,
+                                                    std::vector<Checksum>& checksums) {
+  std::vector<StagedPart> staged;
+  PieceMemory memory;
+  checksums.resize(tensors.size());
+  const auto by_file = tensors_by_file(files, tensors);
+  for (std::size_t i = 0; i < by_file.size(); ++i) {
+    const File file = files.open(i);
+    for (const WholeTensor* tensor : by_file[i]) {
+      const TensorFiles::Place& place = files.tensors().at(tensor->name());
+      Checksum& checksum = checksums[std::size_t(tensor - &tensors[0])];
+      std::size_t row = 0;  // those before belong to parts before
+      for (const TensorPart& part : tensor->parts) {
+        const FromFile from{file,
+                            files.begin_of(place),
+                            place.info.dtype,
+                            {readers.of(part), row, place.checksum.empty() ? nullptr : &checksum}};
+        for_each_box(part, [&](const TensorPart& box) {
+          if (!box.in_place) return staged.push_back(read_staged(from, box));
+          read_in_place(from, box, memory);
+        });
+        row = std::max(row, part.file.first_row + part.rows());
+      }
+    }
+    files.require_unchanged(i, file);
+  }
+  return staged;
+}
+
+SHARDWISE_INLINE void require_as_saved(const TensorFiles& files,
+                                       const std::vector<WholeTensor>& tensors,
+                                       const std::vector<Checksum>& checksums) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const TensorFiles::Place& place = files.tensors().at(tensors[i].name());
+    const bool is_whole = checksums[i].bytes == place.info.end - place.info.begin;
+    if (place.checksum.empty() || !is_whole || checksums[i].text() == place.checksum) continue;
+    throw checksum_error({files.name_of_file(place), ": the tensor ", in_quotes(tensors[i].name()),
+                          " is not what was saved: its checksum is ", checksums[i].text(),
+                          " and was ", place.checksum,
+                          "; the file is damaged, take another copy of it, or the checkpoint "
+                          "before it (or, if a program has changed it on purpose, let that leave "
+                          "out the metadata ",
+                          header_checksum_key, " and ", checksums_key, ")"});
+  }
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "shardwise/checkpoint/checksum.hpp"
-#include "shardwise/checkpoint/json.hpp"
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/safetensors_header.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"

@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 
-#include "shardwise/checkpoint/json.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/core/error.hpp"

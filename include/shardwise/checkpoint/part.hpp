@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "shardwise/checkpoint/dtype.hpp"
-#include "shardwise/checkpoint/json.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/core/box.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
@@ -102,27 +102,7 @@ inline void skip(TensorPart& part, std::size_t elements) {
 
 /// Sets the axes, their order and the first row that `part.file` says, of a part that is like the
 /// view.
-inline void move_into_file(TensorPart& part) {
-  if (part.file.transposed) {
-    if (part.whole.rank() != 2) {
-      throw argument_error({"checkpoint: a tensor ", part.whole, " is to be ",
-                            in_quotes(part.file.name),
-                            " transposed, and only a matrix can be; look at the names in the "
-                            "options"});
-    }
-    for (Shape* shape : {&part.whole, &part.local, &part.box.whole}) {
-      std::swap((*shape)[0], (*shape)[1]);
-    }
-    std::swap(part.box.begin[0], part.box.begin[1]);
-  }
-  for (Shape* shape : {&part.whole, &part.local, &part.box.whole}) {
-    *shape = behind_ones(part.file.ones, *shape);
-  }
-  auto& begin = part.box.begin;
-  std::rotate(begin.begin(), begin.end() - static_cast<std::ptrdiff_t>(part.file.ones),
-              begin.end());
-  part.box.begin[part.row_axis()] += part.file.first_row;
-}
+void move_into_file(TensorPart& part);
 
 /// Throws argument_error for a tensor that is several in the file, or has its rows in pieces.
 inline void require_one_part(const FileTensor& file) {
@@ -140,27 +120,38 @@ inline Shape without_front(const Shape& shape) {
 
 }  // namespace detail
 
+namespace detail {
+
+/// The part in `view` as the model has it: what `part.file` says is not done yet.
+template <class A, class T, Layout L>
+TensorPart part_like(FileTensor file, const View<T, L>& view, A* memory, std::size_t per_element) {
+  static_assert(ShardedLayout<L> || std::same_as<L, Invariant>,
+                "a checkpoint holds values, and summands or uses of a value are none");
+  TensorPart part{std::move(file),
+                  file_dtype_v<A>,
+                  view.global(),
+                  view.local(),
+                  BoxIn{view.global(), {}},
+                  ShardedLayout<L>,
+                  reinterpret_cast<std::byte*>(memory),
+                  per_element * sizeof(A),
+                  &load_elements<A>};
+  if constexpr (ShardedLayout<L>) {
+    part.box = part.box.at(split_position<L>(view.global()),
+                           local_block<L>(view.global(), view.place()).offset);
+  }
+  return part;
+}
+
+}  // namespace detail
+
 /// The part in `view`, as the tensor `file` of a file. The memory has `per_element` numbers for
 /// each element of the view; `memory` is the first number of this tensor.
 /// throws   argument_error if it is to be transposed and is no matrix
 template <class A, class T, Layout L>
 TensorPart part_of(FileTensor file, const View<T, L>& view, A* memory,
                    std::size_t per_element = 1) {
-  static_assert(ShardedLayout<L> || std::same_as<L, Invariant>,
-                "a checkpoint holds values, and summands or uses of a value are none");
-  TensorPart part{std::move(file),
-                  detail::file_dtype_v<A>,
-                  view.global(),
-                  view.local(),
-                  detail::BoxIn{view.global(), {}},
-                  ShardedLayout<L>,
-                  reinterpret_cast<std::byte*>(memory),
-                  per_element * sizeof(A),
-                  &detail::load_elements<A>};
-  if constexpr (ShardedLayout<L>) {
-    part.box = part.box.at(detail::split_position<L>(view.global()),
-                           local_block<L>(view.global(), view.place()).offset);
-  }
+  TensorPart part = detail::part_like(std::move(file), view, memory, per_element);
   detail::move_into_file(part);
   return part;
 }
@@ -180,11 +171,8 @@ TensorPart part_of(FileTensor file, const View<T, L>& view) {
 namespace detail {
 
 /// All parts in one list.
-inline std::vector<TensorPart> joined(std::vector<TensorPart> parts,
-                                      const std::vector<TensorPart>& others) {
-  parts.insert(parts.end(), others.begin(), others.end());
-  return parts;
-}
+std::vector<TensorPart> joined(std::vector<TensorPart> parts,
+                               const std::vector<TensorPart>& others);
 
 /// Adds a part to `parts`, as one part for each piece of its rows in the file.
 /// throws   argument_error if its rows are no whole number of pieces, or pieces overlap
@@ -213,6 +201,9 @@ inline void add_pieces(const TensorPart& part, std::vector<TensorPart>& parts) {
   }
 }
 
+/// Adds what `add_parts` says of `part`, which is as the model has it.
+void add_part(const TensorPart& part, std::optional<Interval> kept, std::vector<TensorPart>& parts);
+
 }  // namespace detail
 
 /// Adds the parts in `view`, as `part_of` has them, to `parts`: one, or one for each element of the
@@ -224,42 +215,7 @@ inline void add_pieces(const TensorPart& part, std::vector<TensorPart>& parts) {
 template <class A, class T, Layout L>
 void add_parts(std::vector<TensorPart>& parts, const FileTensor& file, const View<T, L>& view,
                A* memory, std::size_t per_element = 1, std::optional<Interval> kept = {}) {
-  const auto add = [&](TensorPart part, std::size_t skipped) {
-    if (kept) part.cut = detail::CutPart{0, *kept};
-    detail::skip(part, skipped);
-    detail::add_pieces(part, parts);
-  };
-  const std::size_t star = file.name.find('*');
-  if (star == std::string::npos) return add(part_of(file, view, memory, per_element), 0);
-  if (view.global().rank() < 2) {
-    throw argument_error({"checkpoint: each element of a tensor ", view.global(), " is to be a ",
-                          detail::in_quotes(file.name),
-                          ", but only a tensor of two or more axes has tensors as its elements; "
-                          "look at the names in the options"});
-  }
-  bool is_split_here = false;
-  if constexpr (ShardedLayout<L>) is_split_here = detail::split_position<L>(view.global()) == 0;
-  const std::size_t count = view.global()[0].extent();
-  const Interval held =
-      is_split_here ? local_block<L>(view.global(), view.place()) : Interval{0, count};
-  const Shape element = detail::without_front(view.global());
-  const std::size_t size = detail::without_front(view.local()).elements();
-  for (std::size_t i = 0; i < count; ++i) {
-    FileTensor of_element = file;
-    of_element.name.replace(star, 1, std::to_string(i));
-    const bool is_here = i - held.offset < held.size;
-    const std::size_t skipped = is_here ? (i - held.offset) * size : 0;
-    if (is_split_here) {
-      TensorPart part = part_of(of_element, View<T, Invariant>(nullptr, element, view.place()),
-                                memory, per_element);
-      part.is_split = true;
-      if (!is_here) part.local[part.row_axis()].units = 0;
-      add(std::move(part), skipped);
-    } else {
-      add(part_of(of_element, View<T, L>(nullptr, element, view.place()), memory, per_element),
-          skipped);
-    }
-  }
+  detail::add_part(detail::part_like(file, view, memory, per_element), kept, parts);
 }
 
 namespace detail {
@@ -387,3 +343,72 @@ inline void transpose(const std::byte* in, std::size_t rows, std::size_t columns
 }  // namespace detail
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE void move_into_file(TensorPart& part) {
+  if (part.file.transposed) {
+    if (part.whole.rank() != 2) {
+      throw argument_error({"checkpoint: a tensor ", part.whole, " is to be ",
+                            in_quotes(part.file.name),
+                            " transposed, and only a matrix can be; look at the names in the "
+                            "options"});
+    }
+    for (Shape* shape : {&part.whole, &part.local, &part.box.whole}) {
+      std::swap((*shape)[0], (*shape)[1]);
+    }
+    std::swap(part.box.begin[0], part.box.begin[1]);
+  }
+  for (Shape* shape : {&part.whole, &part.local, &part.box.whole}) {
+    *shape = behind_ones(part.file.ones, *shape);
+  }
+  auto& begin = part.box.begin;
+  std::rotate(begin.begin(), begin.end() - static_cast<std::ptrdiff_t>(part.file.ones),
+              begin.end());
+  part.box.begin[part.row_axis()] += part.file.first_row;
+}
+
+SHARDWISE_INLINE std::vector<TensorPart> joined(std::vector<TensorPart> parts,
+                                                const std::vector<TensorPart>& others) {
+  parts.insert(parts.end(), others.begin(), others.end());
+  return parts;
+}
+
+SHARDWISE_INLINE void add_part(const TensorPart& part, std::optional<Interval> kept,
+                               std::vector<TensorPart>& parts) {
+  const auto add = [&](TensorPart one, std::size_t skipped) {
+    if (kept) one.cut = CutPart{0, *kept};
+    skip(one, skipped);
+    add_pieces(one, parts);
+  };
+  TensorPart one = part;
+  const std::size_t star = part.file.name.find('*');
+  if (star == std::string::npos) {
+    move_into_file(one);
+    return add(std::move(one), 0);
+  }
+  if (part.whole.rank() < 2) {
+    throw argument_error({"checkpoint: each element of a tensor ", part.whole, " is to be a ",
+                          in_quotes(part.file.name),
+                          ", but only a tensor of two or more axes has tensors as its elements; "
+                          "look at the names in the options"});
+  }
+  for (Shape* shape : {&one.whole, &one.local, &one.box.whole}) *shape = without_front(*shape);
+  auto& begin = one.box.begin;
+  const Interval held{std::exchange(begin[0], 0), part.local[0].extent()};
+  std::rotate(begin.begin(), begin.begin() + 1, begin.end());
+  for (std::size_t i = 0; i < part.whole[0].extent(); ++i) {
+    TensorPart element = one;
+    element.file.name.replace(star, 1, std::to_string(i));
+    move_into_file(element);
+    const bool is_here = i - held.offset < held.size;
+    if (!is_here) element.local[element.row_axis()].units = 0;
+    add(std::move(element), is_here ? (i - held.offset) * one.local.elements() : 0);
+  }
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -16,19 +16,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "shardwise/checkpoint/dtype.hpp"
-#include "shardwise/checkpoint/json.hpp"
-#include "shardwise/core/checked_size.hpp"
-#include "shardwise/core/error.hpp"
+#include "shardwise/core/compiled.hpp"
 
 namespace shardwise::detail {
 
@@ -48,6 +44,45 @@ struct SafetensorsHeader {
 
 /// Longer headers are rejected, as in the reference implementation.
 inline constexpr std::uint64_t longest_safetensors_header = 100'000'000;
+
+/// The tensors in their order in the file.
+inline std::vector<std::pair<const std::string, TensorInfo>*> by_offset(SafetensorsHeader& header) {
+  std::vector<std::pair<const std::string, TensorInfo>*> tensors;
+  for (auto& tensor : header.tensors) tensors.push_back(&tensor);
+  std::stable_sort(tensors.begin(), tensors.end(), [](const auto* a, const auto* b) {
+    return std::pair(a->second.begin, a->second.end) < std::pair(b->second.begin, b->second.end);
+  });
+  return tensors;
+}
+
+/// The length in the first eight bytes of a file of `file_bytes` bytes.
+/// throws   data_error, beginning with `where`, if the file cannot have such a header
+std::uint64_t safetensors_header_length(std::array<unsigned char, 8> first,
+                                        std::uint64_t file_bytes, const std::string& where);
+
+/// Reads the JSON of a header in front of `data_bytes` bytes of data. The memory that it needs
+/// grows with the text and never with the numbers in it.
+/// throws   data_error, beginning with `where`, for everything that is not in the format
+SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t data_bytes,
+                                           const std::string& where);
+
+/// The first bytes of a file with this header: length and JSON, with spaces at the end so that the
+/// data begin at a multiple of 8. There is no other white space.
+/// throws   argument_error for names that are not UTF-8, and for more data than the format allows
+std::string safetensors_header_bytes(SafetensorsHeader header);
+
+}  // namespace shardwise::detail
+
+#ifdef SHARDWISE_INLINE
+
+#include <cstddef>
+#include <optional>
+
+#include "shardwise/checkpoint/json.hpp"
+#include "shardwise/core/checked_size.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail {
 
 /// Bytes of a dense tensor; nothing if an intermediate product overflows 64 bits, or if the bits
 /// are not whole bytes.
@@ -136,16 +171,6 @@ class HeaderSink {
   bool has_dtype_ = false, has_shape_ = false, has_offsets_ = false;
 };
 
-/// The tensors in their order in the file.
-inline std::vector<std::pair<const std::string, TensorInfo>*> by_offset(SafetensorsHeader& header) {
-  std::vector<std::pair<const std::string, TensorInfo>*> tensors;
-  for (auto& tensor : header.tensors) tensors.push_back(&tensor);
-  std::stable_sort(tensors.begin(), tensors.end(), [](const auto* a, const auto* b) {
-    return std::pair(a->second.begin, a->second.end) < std::pair(b->second.begin, b->second.end);
-  });
-  return tensors;
-}
-
 /// Checks that every byte of the data belongs to exactly one tensor.
 inline void check_cover(SafetensorsHeader& header, std::uint64_t data_bytes,
                         const std::string& where) {
@@ -165,10 +190,9 @@ inline void check_cover(SafetensorsHeader& header, std::uint64_t data_bytes,
   }
 }
 
-/// The length in the first eight bytes of a file of `file_bytes` bytes.
-/// throws   data_error, beginning with `where`, if the file cannot have such a header
-inline std::uint64_t safetensors_header_length(std::array<unsigned char, 8> first,
-                                               std::uint64_t file_bytes, const std::string& where) {
+SHARDWISE_INLINE std::uint64_t safetensors_header_length(std::array<unsigned char, 8> first,
+                                                         std::uint64_t file_bytes,
+                                                         const std::string& where) {
   std::uint64_t length = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | first[i];
   if (length > longest_safetensors_header || file_bytes < 8 || length > file_bytes - 8) {
@@ -179,11 +203,9 @@ inline std::uint64_t safetensors_header_length(std::array<unsigned char, 8> firs
   return length;
 }
 
-/// Reads the JSON of a header in front of `data_bytes` bytes of data. The memory that it needs
-/// grows with the text and never with the numbers in it.
-/// throws   data_error, beginning with `where`, for everything that is not in the format
-inline SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t data_bytes,
-                                                  const std::string& where) {
+SHARDWISE_INLINE SafetensorsHeader parse_safetensors_header(std::string_view json,
+                                                            std::uint64_t data_bytes,
+                                                            const std::string& where) {
   SafetensorsHeader header;
   detail::HeaderSink sink(where, header);
   detail::read_json(json, where, sink);
@@ -191,10 +213,7 @@ inline SafetensorsHeader parse_safetensors_header(std::string_view json, std::ui
   return header;
 }
 
-/// The first bytes of a file with this header: length and JSON, with spaces at the end so that the
-/// data begin at a multiple of 8. There is no other white space.
-/// throws   argument_error for names that are not UTF-8, and for more data than the format allows
-inline std::string safetensors_header_bytes(SafetensorsHeader header) {
+SHARDWISE_INLINE std::string safetensors_header_bytes(SafetensorsHeader header) {
   std::string json;
   const auto open = [&json](const std::string& name) {
     json += (json.empty() ? '{' : ',') + detail::json_string(name) + ":{";
@@ -228,3 +247,5 @@ inline std::string safetensors_header_bytes(SafetensorsHeader header) {
 }
 
 }  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

@@ -20,7 +20,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "shardwise/checkpoint/checksum.hpp"
@@ -31,6 +30,7 @@
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/checkpoint/whole_tensor.hpp"
 #include "shardwise/checkpoint/write_part.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/file.hpp"
 #include "shardwise/model/agree.hpp"
@@ -84,93 +84,37 @@ inline std::set<std::string> shards_in_use(const std::filesystem::path& path) {
 /// The files of one save, on one rank. They are removed if the save fails.
 class Saving {
  public:
-  Saving(const std::filesystem::path& path, std::vector<NewFile> files)
-      : path_(path), files_(std::move(files)) {}
+  /// throws   as plan_save
+  Saving(const std::filesystem::path& path, const std::vector<TensorPart>& parts,
+         const SaveOptions& options);
 
   bool has_index() const { return files_.size() > 1; }
-  const std::vector<NewFile>& files() const { return files_; }
+
+  /// A hash of the checkpoint's name without its folder, of all headers, and of the rows of all
+  /// parts.
+  std::uint64_t fingerprint_of(const std::vector<TensorPart>& parts) const;
 
   /// The letter of the shards, which rank 0 chooses.
-  char free_generation() const {
-    const std::set<std::string> used = shards_in_use(path_);
-    if (used.empty()) return 'a';
-    return generation_in(used.begin()->substr(path_.stem().string().size())) == 'a' ? 'b' : 'a';
-  }
+  char free_generation() const;
 
-  void name_files(char generation) {
-    if (!has_index()) files_.front().path = with_ending(path_, saving_ending);
-    for (std::size_t i = 0; has_index() && i < files_.size(); ++i) {
-      files_[i].path = with_ending(path_.parent_path() / path_.stem(),
-                                   shard_ending(generation, i + 1, files_.size()));
-    }
-  }
+  void name_files(char generation);
 
   /// Creates the files with their full size. On rank 0 only.
-  void create() const {
-    for (const NewFile& file : files_) {
-      const auto made = File::create(file.path, "checkpoint");
-      made.reserve(file.first_bytes.size() + file.data_bytes());
-      made.sync();
-    }
-  }
+  void create() const;
 
   /// Writes this rank's elements, and returns when they are on the disk: for each tensor of each
   /// file, in their order, a checksum of what this rank has written.
-  std::vector<Checksum> write(const Writers& writers) const {
-    std::vector<Checksum> checksums;
-    std::vector<std::byte> scratch(std::size_t{1} << 18);
-    std::vector<std::byte> turned;
-    for (const NewFile& file : files_) {
-      const auto opened = File::open_to_write(file.path, "checkpoint");
-      for (const WholeTensor& tensor : file.tensors) {
-        const std::uint64_t begin =
-            file.first_bytes.size() + file.header.tensors.at(tensor.name()).begin;
-        Checksum& checksum = checksums.emplace_back();
-        for (const TensorPart& part : tensor.parts) {
-          const Place writer = writers.of(part);
-          for_each_box(part, [&](const TensorPart& box) {
-            write_box(opened, begin, in_order_of_file(box, turned), writer, scratch, checksum);
-          });
-        }
-      }
-      opened.sync();
-    }
-    return checksums;
-  }
+  std::vector<Checksum> write(const Writers& writers) const;
 
   /// Writes the headers, with the checksums of all ranks together. On rank 0 only.
-  void write_headers(std::span<const Checksum> checksums) {
-    for (NewFile& file : files_) {
-      file.set_checksums(checksums.first(file.tensors.size()));
-      checksums = checksums.subspan(file.tensors.size());
-      const auto opened = File::open_to_write(file.path, "checkpoint");
-      opened.write(0, std::as_bytes(std::span(file.first_bytes)));
-      opened.sync();
-    }
-  }
+  void write_headers(std::span<const Checksum> checksums);
 
   /// Makes the new files the checkpoint, and removes those of the old one. On rank 0 only.
-  void publish() {
-    const std::set<std::string> old = shards_in_use(path_);
-    const std::filesystem::path index = index_path(path_);
-    if (has_index()) {
-      publish_index(index);
-    } else {
-      rename_file(files_.front().path, path_, "checkpoint");
-      sync_folder_of(path_, "checkpoint");
-      remove_file(index);
-    }
-    for (const std::string& shard : old) remove_file(path_.parent_path() / shard);
-  }
+  void publish();
 
   /// Removes the files of a save that failed, unless they are the checkpoint now or the file system
   /// does not say. On rank 0 only.
-  void clean_up() const noexcept {
-    if (!unpublished_while_.empty() && !is_surely_there(unpublished_while_)) return;
-    for (const NewFile& file : files_) remove_file(file.path);
-    remove_file(unfinished_index());
-    if (unpublished_while_ == path_) remove_file(index_path(path_));
-  }
+  void clean_up() const noexcept;
 
  private:
   static std::filesystem::path with_ending(std::filesystem::path path, const std::string& ending) {
@@ -216,19 +160,6 @@ class Saving {
   std::filesystem::path unpublished_while_;
 };
 
-/// A hash of the checkpoint's name without its folder, of all headers, and of the rows of all
-/// parts.
-inline std::uint64_t fingerprint_of(const std::filesystem::path& path,
-                                    const std::vector<NewFile>& files,
-                                    const std::vector<TensorPart>& parts) {
-  std::uint64_t value = fingerprint(path.filename().string(), 0);
-  for (const NewFile& file : files) value = fingerprint(file.first_bytes, value);
-  for (const TensorPart& part : parts) {
-    value = fingerprint(part.file.name + ' ' + std::to_string(part.file.first_row), value);
-  }
-  return value;
-}
-
 /// Throws argument_error on all ranks if their fingerprints differ, and names two that do not save
 /// the same. A collective.
 template <AgreeingRanks R>
@@ -265,36 +196,130 @@ template <detail::AgreeingRanks R>
 void save_parts(const std::filesystem::path& path, R& ranks,
                 const std::vector<TensorPart>& of_model, const SaveOptions& options) {
   const std::vector<TensorPart> parts = detail::joined(of_model, options.own);
-  std::vector<detail::NewFile> files;
-  detail::on_all_ranks(ranks, [&] { files = detail::plan_save(path, parts, options); });
-  detail::require_same_save(path, ranks, detail::fingerprint_of(path, files, parts));
-  detail::Saving saving(path, std::move(files));
+  std::optional<detail::Saving> saving;
+  detail::on_all_ranks(ranks, [&] { saving.emplace(path, parts, options); });
+  detail::require_same_save(path, ranks, saving->fingerprint_of(parts));
   const bool leads = ranks.rank() == 0;
   std::uint8_t generation = 0;
   std::optional<detail::FolderLock> lock;
   detail::on_all_ranks(ranks, [&] {
     if (!leads) return;
     lock.emplace(path);
-    generation = static_cast<std::uint8_t>(saving.free_generation());
+    generation = static_cast<std::uint8_t>(saving->free_generation());
   });
   ranks.broadcast(std::span(&generation, 1), 0);
-  saving.name_files(static_cast<char>(generation));
+  saving->name_files(static_cast<char>(generation));
   try {
     detail::on_all_ranks(ranks, [&] {
-      if (leads) saving.create();
+      if (leads) saving->create();
     });
     std::vector<detail::Checksum> checksums;
-    detail::on_all_ranks(ranks, [&] { checksums = saving.write(detail::writers_of(ranks)); });
+    detail::on_all_ranks(ranks, [&] { checksums = saving->write(detail::writers_of(ranks)); });
     detail::sum_over_ranks(ranks, checksums);
     detail::on_all_ranks(ranks, [&] {
       if (!leads) return;
-      saving.write_headers(checksums);
-      saving.publish();
+      saving->write_headers(checksums);
+      saving->publish();
     });
   } catch (...) {
-    if (leads) saving.clean_up();
+    if (leads) saving->clean_up();
     throw;
   }
 }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise::detail {
+
+SHARDWISE_INLINE Saving::Saving(const std::filesystem::path& path,
+                                const std::vector<TensorPart>& parts, const SaveOptions& options)
+    : path_(path), files_(plan_save(path, parts, options)) {}
+
+SHARDWISE_INLINE std::uint64_t Saving::fingerprint_of(const std::vector<TensorPart>& parts) const {
+  std::uint64_t value = fingerprint(path_.filename().string(), 0);
+  for (const NewFile& file : files_) value = fingerprint(file.first_bytes, value);
+  for (const TensorPart& part : parts) {
+    value = fingerprint(part.file.name + ' ' + std::to_string(part.file.first_row), value);
+  }
+  return value;
+}
+
+SHARDWISE_INLINE char Saving::free_generation() const {
+  const std::set<std::string> used = shards_in_use(path_);
+  if (used.empty()) return 'a';
+  return generation_in(used.begin()->substr(path_.stem().string().size())) == 'a' ? 'b' : 'a';
+}
+
+SHARDWISE_INLINE void Saving::name_files(char generation) {
+  if (!has_index()) files_.front().path = with_ending(path_, saving_ending);
+  for (std::size_t i = 0; has_index() && i < files_.size(); ++i) {
+    files_[i].path = with_ending(path_.parent_path() / path_.stem(),
+                                 shard_ending(generation, i + 1, files_.size()));
+  }
+}
+
+SHARDWISE_INLINE void Saving::create() const {
+  for (const NewFile& file : files_) {
+    const auto made = File::create(file.path, "checkpoint");
+    made.reserve(file.first_bytes.size() + file.data_bytes());
+    made.sync();
+  }
+}
+
+SHARDWISE_INLINE std::vector<Checksum> Saving::write(const Writers& writers) const {
+  std::vector<Checksum> checksums;
+  std::vector<std::byte> scratch(std::size_t{1} << 18);
+  std::vector<std::byte> turned;
+  for (const NewFile& file : files_) {
+    const auto opened = File::open_to_write(file.path, "checkpoint");
+    for (const WholeTensor& tensor : file.tensors) {
+      const std::uint64_t begin =
+          file.first_bytes.size() + file.header.tensors.at(tensor.name()).begin;
+      Checksum& checksum = checksums.emplace_back();
+      for (const TensorPart& part : tensor.parts) {
+        const Place writer = writers.of(part);
+        for_each_box(part, [&](const TensorPart& box) {
+          write_box(opened, begin, in_order_of_file(box, turned), writer, scratch, checksum);
+        });
+      }
+    }
+    opened.sync();
+  }
+  return checksums;
+}
+
+SHARDWISE_INLINE void Saving::write_headers(std::span<const Checksum> checksums) {
+  for (NewFile& file : files_) {
+    file.set_checksums(checksums.first(file.tensors.size()));
+    checksums = checksums.subspan(file.tensors.size());
+    const auto opened = File::open_to_write(file.path, "checkpoint");
+    opened.write(0, std::as_bytes(std::span(file.first_bytes)));
+    opened.sync();
+  }
+}
+
+SHARDWISE_INLINE void Saving::publish() {
+  const std::set<std::string> old = shards_in_use(path_);
+  const std::filesystem::path index = index_path(path_);
+  if (has_index()) {
+    publish_index(index);
+  } else {
+    rename_file(files_.front().path, path_, "checkpoint");
+    sync_folder_of(path_, "checkpoint");
+    remove_file(index);
+  }
+  for (const std::string& shard : old) remove_file(path_.parent_path() / shard);
+}
+
+SHARDWISE_INLINE void Saving::clean_up() const noexcept {
+  if (!unpublished_while_.empty() && !is_surely_there(unpublished_while_)) return;
+  for (const NewFile& file : files_) remove_file(file.path);
+  remove_file(unfinished_index());
+  if (unpublished_while_ == path_) remove_file(index_path(path_));
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

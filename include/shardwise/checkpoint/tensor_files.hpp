@@ -16,6 +16,7 @@
 #include "shardwise/checkpoint/checksum.hpp"
 #include "shardwise/checkpoint/safetensors_header.hpp"
 #include "shardwise/checkpoint/safetensors_index.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/file.hpp"
 
@@ -62,16 +63,7 @@ class TensorFiles {
   /// of an index is also accepted.
   /// throws   data_error for a file that cannot be read or has another format, and for files
   ///          that differ from their index; memory_error
-  explicit TensorFiles(const std::filesystem::path& path) : path_(path) {
-    const bool is_index = path.string().ends_with(".index.json");
-    if (is_index || (!detail::is_there(path, "checkpoint") &&
-                     detail::is_there(detail::index_path(path), "checkpoint"))) {
-      if (!is_index) path_ = detail::index_path(path);
-      read_index();
-    } else {
-      read_file(path);
-    }
-  }
+  explicit TensorFiles(const std::filesystem::path& path);
 
   /// All tensors, by name.
   const std::map<std::string, Place>& tensors() const { return tensors_; }
@@ -192,3 +184,22 @@ class TensorFiles {
 };
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+namespace shardwise {
+
+SHARDWISE_INLINE TensorFiles::TensorFiles(const std::filesystem::path& path) : path_(path) {
+  const bool is_index = path.string().ends_with(".index.json");
+  if (is_index || (!detail::is_there(path, "checkpoint") &&
+                   detail::is_there(detail::index_path(path), "checkpoint"))) {
+    if (!is_index) path_ = detail::index_path(path);
+    read_index();
+  } else {
+    read_file(path);
+  }
+}
+
+}  // namespace shardwise
+
+#endif  // SHARDWISE_INLINE

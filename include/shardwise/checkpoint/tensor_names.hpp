@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -70,5 +71,19 @@ struct OtherTensors {
   /// which it is tied.
   std::vector<std::pair<std::string, std::string>> copies{};
 };
+
+namespace detail {
+
+/// A name for messages: short, and without control characters.
+inline std::string in_quotes(std::string_view name) {
+  constexpr std::size_t longest = 100;
+  std::string text = "'";
+  for (const char c : name.substr(0, longest)) {
+    text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  }
+  return text + (name.size() > longest ? "...'" : "'");
+}
+
+}  // namespace detail
 
 }  // namespace shardwise

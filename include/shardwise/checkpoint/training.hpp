@@ -1,19 +1,16 @@
 #pragma once
 // A whole training run in a checkpoint, to resume at any number of ranks.
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <map>
-#include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
-#include "shardwise/checkpoint/json.hpp"
 #include "shardwise/checkpoint/weights.hpp"
+#include "shardwise/core/compiled.hpp"
+#include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/model/host_ranks.hpp"
@@ -46,50 +43,20 @@ struct RunState {
   std::uint64_t optimizer_steps = 0;
   double learning_rate = 0;
   RunPosition position{};
-
-  /// Calls f(key, member) for each.
-  template <class Self, class F>
-  static void visit(Self& self, F&& f) {
-    f("shardwise.step", self.step);
-    f("shardwise.seed", self.seed);
-    f("shardwise.optimizer", self.rule);
-    f("shardwise.optimizer.steps", self.optimizer_steps);
-    f("shardwise.optimizer.learning_rate", self.learning_rate);
-    f("shardwise.sampler.seed", self.position.sampler.seed);
-    f("shardwise.sampler.epoch", self.position.sampler.epoch);
-    f("shardwise.sampler.position", self.position.sampler.position);
-    f("shardwise.loss_scale", self.position.loss_scale.scale);
-    f("shardwise.loss_scale.in_a_row", self.position.loss_scale.in_a_row);
-    f("shardwise.loss_scale.skipped", self.position.loss_scale.skipped);
-  }
 };
 
-inline std::string state_text(const std::string& text) { return text; }
+///@{
+/// The shortest text that is read as the same number, and what reads it: false for other texts.
+std::string state_text(double number);
+bool read_state(const std::string& text, double& out);
+///@}
 
-/// The shortest text that is read as the same number.
-template <class Number>
-std::string state_text(const Number& number) {
-  char text[32];
-  const auto [end, code] = std::to_chars(text, text + sizeof text, number);
-  return {text, end};
-}
+/// Adds the state to the metadata of a file.
+void add_state(const RunState& state, std::map<std::string, std::string>& metadata);
 
-inline bool read_state(const std::string& text, std::string& out) {
-  out = text;
-  return true;
-}
-
-inline bool read_state(const std::string& text, std::uint64_t& out) {
-  const char* end = text.data() + text.size();
-  const auto [last, code] = std::from_chars(text.data(), end, out);
-  return code == std::errc() && last == end;
-}
-
-inline bool read_state(const std::string& text, double& out) {
-  const std::optional<double> number = json_number(text);
-  out = number.value_or(out);
-  return number.has_value();
-}
+/// Reads a RunState.
+/// throws   data_error if an entry is missing, not a number, or not a valid state
+RunState read_run_state(const TensorFiles& files);
 
 /// With the names of the moments, if their number does not say which they are.
 template <UpdateRule Rule>
@@ -97,40 +64,6 @@ std::string rule_text(const Rule& rule) {
   std::string text = name_of<Rule>() + ", " + std::to_string(rule.moments()) + " moments";
   if constexpr (requires { rule.moment_names(); }) text += ": " + rule.moment_names();
   return text;
-}
-
-/// Reads a RunState.
-/// throws   data_error if an entry is missing, not a number, or not a valid state
-inline RunState read_run_state(const TensorFiles& files) {
-  RunState state;
-  RunState::visit(state, [&files](const char* key, auto& value) {
-    const auto found = files.metadata().find(key);
-    if (found == files.metadata().end()) {
-      throw data_error(
-          {files.name(), ": has no ", key,
-           " in its metadata, so it holds weights but no run of training; load_weights "
-           "loads it"});
-    }
-    if (!read_state(found->second, value)) {
-      throw data_error({files.name(), ": has ", in_quotes(found->second), " as ", key,
-                        ", which is no number that can be there"});
-    }
-  });
-  const auto require = [&files](bool fine, const char* what, const auto& value) {
-    if (fine) return;
-    throw data_error(
-        {files.name(), ": its metadata are those of no run: the ", what, " is ", value});
-  };
-  constexpr std::uint64_t bound = std::uint64_t{1} << 32;
-  const std::uint64_t epoch = state.position.sampler.epoch;
-  const double scale = state.position.loss_scale.scale;
-  require(state.step > 0 && state.step < bound, "step", state.step);
-  require(state.optimizer_steps < bound, "number of steps of the optimizer", state.optimizer_steps);
-  require(epoch < bound, "epoch", epoch);
-  require(state.learning_rate >= 0, "learning rate", state.learning_rate);
-  require(scale >= std::numeric_limits<float>::min() && scale <= std::numeric_limits<float>::max(),
-          "loss scale", scale);
-  return state;
 }
 
 /// The parts of the optimizer's state: "optimizer.0.weight.moment1" has the second number of each
@@ -185,9 +118,7 @@ void save_checkpoint(const std::filesystem::path& path, M& model, O& optimizer,
                                optimizer.rule().learning_rate,
                                position};
   SaveOptions all = options;
-  detail::RunState::visit(state, [&all](const char* key, const auto& value) {
-    all.metadata[key] = detail::state_text(value);
-  });
+  detail::add_state(state, all.metadata);
   HostRanks ranks(run);
   constexpr auto passing = detail::Passing::first;
   const auto of_model = detail::model_parts(model, options.names, passing);
@@ -233,3 +164,99 @@ requires detail::OptimizerOf<O, M> LoadedCheckpoint load_checkpoint(
 }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_INLINE
+
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <system_error>
+
+#include "shardwise/checkpoint/json.hpp"
+
+namespace shardwise::detail {
+
+/// Calls f(key, member) for each.
+template <class State, class F>
+void visit_state(State& state, F&& f) {
+  f("shardwise.step", state.step);
+  f("shardwise.seed", state.seed);
+  f("shardwise.optimizer", state.rule);
+  f("shardwise.optimizer.steps", state.optimizer_steps);
+  f("shardwise.optimizer.learning_rate", state.learning_rate);
+  f("shardwise.sampler.seed", state.position.sampler.seed);
+  f("shardwise.sampler.epoch", state.position.sampler.epoch);
+  f("shardwise.sampler.position", state.position.sampler.position);
+  f("shardwise.loss_scale", state.position.loss_scale.scale);
+  f("shardwise.loss_scale.in_a_row", state.position.loss_scale.in_a_row);
+  f("shardwise.loss_scale.skipped", state.position.loss_scale.skipped);
+}
+
+inline std::string state_text(const std::string& text) { return text; }
+
+inline std::string state_text(std::uint64_t number) { return std::to_string(number); }
+
+SHARDWISE_INLINE std::string state_text(double number) {
+  char text[32];
+  const auto [end, code] = std::to_chars(text, text + sizeof text, number);
+  return {text, end};
+}
+
+inline bool read_state(const std::string& text, std::string& out) {
+  out = text;
+  return true;
+}
+
+inline bool read_state(const std::string& text, std::uint64_t& out) {
+  const char* end = text.data() + text.size();
+  const auto [last, code] = std::from_chars(text.data(), end, out);
+  return code == std::errc() && last == end;
+}
+
+SHARDWISE_INLINE bool read_state(const std::string& text, double& out) {
+  const std::optional<double> number = json_number(text);
+  out = number.value_or(out);
+  return number.has_value();
+}
+
+SHARDWISE_INLINE void add_state(const RunState& state,
+                                std::map<std::string, std::string>& metadata) {
+  visit_state(state,
+              [&](const char* key, const auto& value) { metadata[key] = state_text(value); });
+}
+
+SHARDWISE_INLINE RunState read_run_state(const TensorFiles& files) {
+  RunState state;
+  visit_state(state, [&files](const char* key, auto& value) {
+    const auto found = files.metadata().find(key);
+    if (found == files.metadata().end()) {
+      throw data_error(
+          {files.name(), ": has no ", key,
+           " in its metadata, so it holds weights but no run of training; load_weights "
+           "loads it"});
+    }
+    if (!read_state(found->second, value)) {
+      throw data_error({files.name(), ": has ", in_quotes(found->second), " as ", key,
+                        ", which is no number that can be there"});
+    }
+  });
+  const auto require = [&files](bool fine, const char* what, const auto& value) {
+    if (fine) return;
+    throw data_error(
+        {files.name(), ": its metadata are those of no run: the ", what, " is ", value});
+  };
+  constexpr std::uint64_t bound = std::uint64_t{1} << 32;
+  const std::uint64_t epoch = state.position.sampler.epoch;
+  const double scale = state.position.loss_scale.scale;
+  require(state.step > 0 && state.step < bound, "step", state.step);
+  require(state.optimizer_steps < bound, "number of steps of the optimizer", state.optimizer_steps);
+  require(epoch < bound, "epoch", epoch);
+  require(state.learning_rate >= 0, "learning rate", state.learning_rate);
+  require(scale >= std::numeric_limits<float>::min() && scale <= std::numeric_limits<float>::max(),
+          "loss scale", scale);
+  return state;
+}
+
+}  // namespace shardwise::detail
+
+#endif  // SHARDWISE_INLINE

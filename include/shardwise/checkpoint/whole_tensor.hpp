@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "shardwise/checkpoint/json.hpp"
 #include "shardwise/checkpoint/part.hpp"
+#include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/core/checked_size.hpp"
 #include "shardwise/core/error.hpp"
 
