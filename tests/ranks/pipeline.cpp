@@ -745,6 +745,18 @@ TEST_CASE("ranks of a pipeline that are given different steps are all told") {
   };
   CHECK(contains(message_with({.keep = Keep::all_over_data}),
                  "ranks disagree on the pipeline: keep is Keep::whole on rank 0, and"));
+  CHECK(
+      contains(message_with({.bucket_bytes = 100}), "bucket_bytes is 33554432 on rank 0, and 100"));
+  CHECK(contains(message_with({.sums_in_shares = true}), "sums_in_shares is false on rank 0, and"));
+  CHECK(contains(message_with({.compare_given_every = 0}), "compare_given_every is 20 on rank 0"));
+  run_mesh({.pipeline = 2}, [&](ThreadMesh& ranks) {
+    on_pipeline_stage<Ctx, in_blocks>(Net{}, ranks, Seed{5}, shape_of(1),
+                                      [](auto& stage) {
+                                        CHECK(stage.model().sending().bucket_bytes == 100);
+                                        CHECK(stage.model().sending().sums_in_shares);
+                                      },
+                                      {.bucket_bytes = 100, .sums_in_shares = true});
+  });
   CHECK(contains(message_with({.sums_meanwhile = true}),
                  "ranks disagree on the pipeline: sums_meanwhile is false on rank 0, and true"));
   run_mesh({.pipeline = 2}, [&](ThreadMesh& ranks) {

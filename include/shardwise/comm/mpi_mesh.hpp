@@ -18,6 +18,8 @@ namespace shardwise {
 ///     run_mpi_mesh({.data = 2, .tensor = mesh::rest},
 ///                  [](MeshRanks<MpiCommunicator>& ranks) { ... });
 ///
+/// `order` names all five axes, the outermost first; by default it is `mesh_axes`.
+///
 /// If ranks were given different meshes, if the sizes do not multiply to the number of processes,
 /// or if f throws, the whole job ends, with the cause on stderr.
 template <class F>

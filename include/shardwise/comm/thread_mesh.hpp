@@ -14,6 +14,8 @@ namespace shardwise {
 ///
 ///     run_mesh({.data = 2, .tensor = 4}, [](MeshRanks<ThreadCommunicator>& ranks) { ... });
 ///
+/// `order` names all five axes, the outermost first; by default it is `mesh_axes`.
+///
 /// throws  argument_error if a size is below 1 or is `rest` (call sizes.on_ranks() first), or if
 ///         the order does not name each axis once; what run_ranks throws
 template <class F>

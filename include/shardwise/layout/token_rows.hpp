@@ -5,14 +5,10 @@
 
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/layout/held_part.hpp"
-#include "shardwise/layout/view.hpp"
 
 namespace shardwise {
 
-namespace detail {
-
-///@{
-/// The rows of tokens of a part or of a view.
+/// The rows of tokens of a part, as `frame.held_part(view)` returns it.
 /// throws  shape_error if its axes do not begin with batch and sequence, or with sequence
 constexpr TokenRows token_rows(const detail::HeldPart& part) {
   const std::size_t position = detail::sequence_position(part.whole);
@@ -24,12 +20,5 @@ constexpr TokenRows token_rows(const detail::HeldPart& part) {
   rows.first_row = part.begin[position];
   return rows;
 }
-template <class T, Layout L, class E>
-constexpr TokenRows token_rows(const View<T, L, E>& view) {
-  return token_rows(detail::held_part(view));
-}
-///@}
-
-}  // namespace detail
 
 }  // namespace shardwise

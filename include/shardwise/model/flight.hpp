@@ -135,7 +135,7 @@ class SavedByParts {
 /// The place of a batch in its step.
 struct BatchPlace {
   std::uint64_t first_sample = 0;  ///< samples of the step before this batch
-  std::uint16_t batch = 0;         ///< batches of the step before this one
+  std::uint16_t number = 0;        ///< batches of the step before this one
 
   friend constexpr bool operator==(const BatchPlace&, const BatchPlace&) = default;
 };

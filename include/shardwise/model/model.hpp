@@ -395,9 +395,7 @@ class Model : public ModelBase<Ctx> {
   }
 
   /// The whole parameter `name`, on every rank. A collective: every rank calls it.
-  /// sends    an all-gather of the parameter, if it is split; before it as visit_parameters for
-  /// this
-  ///          one
+  /// sends    an all-gather of the parameter, if it is split; before it as visit_parameters
   /// throws   argument_error for an unknown name, with the known ones
   Tensor<parameter_dtype, Invariant> gather(const std::string& name) {
     const auto call = this->in_call();
@@ -423,8 +421,9 @@ class Model : public ModelBase<Ctx> {
   }
 
   /// The collectives of a step for inputs of shape `in`. `given` is the Keep of the optimizer; it
-  /// is the model's if it is left out, and so is `sending`. throws   argument_error for a Keep
-  /// other than `whole` of a model that is on no mesh
+  /// is the model's if it is left out, and so is `sending`.
+  ///
+  /// throws   argument_error for a Keep other than `whole` of a model that is on no mesh
   Plan plan(const input_shapes& in, std::optional<Keep> given = {}) const {
     const Keep keep = given.value_or(this->keep());
     if constexpr (Base::is_on_mesh) {

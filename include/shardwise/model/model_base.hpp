@@ -317,7 +317,7 @@ class ModelBase {
   /// A backward may follow for this batch of so many samples.
   void end_forward(std::size_t samples) {
     next_ = {run_.step.batch.first_sample + samples,
-             static_cast<std::uint16_t>(run_.step.batch.batch + 1)};
+             static_cast<std::uint16_t>(run_.step.batch.number + 1)};
     run_.pass.flight->behind = next_;
     run_.pass.flight->may_go_backward = true;
   }

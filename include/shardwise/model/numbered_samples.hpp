@@ -9,10 +9,8 @@
 
 namespace shardwise::detail {
 
-/// throws   shape_error for an input of L, which is bound to `bound`, if L draws a random number
-/// for
-///          each of its elements, and these elements have no numbers among those of all samples of
-///          the step
+/// throws   shape_error if L, which is bound to `bound`, draws a random number for each element of
+///          its input, and these have no numbers among those of all samples of the step
 template <class L, class Context>
 void require_numbered_samples([[maybe_unused]] const Run<Context>& run,
                               [[maybe_unused]] const Shape& in,

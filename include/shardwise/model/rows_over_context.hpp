@@ -51,14 +51,17 @@ constexpr bool if_takes_rows([[maybe_unused]] Axis cut, F&& f) {
 }
 
 /// Whether of an input, whose rows become tokens, the blocks of rows over so many ranks are blocks
-/// of tokens, so that no rank needs whole samples: behind batch and channel, rows are then the
-/// outermost axis, and ranks have as many of them or a row is one token.
+/// of tokens, so that no rank needs whole samples: of the axes of space, rows are then the
+/// outermost one, and ranks have as many of them or a row is one token.
 template <class Rule>
 constexpr bool keeps_blocks([[maybe_unused]] const Shape& in, [[maybe_unused]] int ranks) {
   if constexpr (Rule::makes_tokens) {
     const std::size_t cut = in.find(Rule::cut);
-    return in.elements(2, cut) == 1 && (in[cut].extent() % static_cast<std::size_t>(ranks) == 0 ||
-                                        in.elements(cut + 1, in.rank()) == 1);
+    std::size_t outside = 1;
+    for (std::size_t i = 0; i < cut; ++i)
+      if (in[i].axis != Axis::batch && in[i].axis != Axis::channel) outside *= in[i].extent();
+    return outside == 1 && (in[cut].extent() % static_cast<std::size_t>(ranks) == 0 ||
+                            in.elements(cut + 1, in.rank()) == 1);
   }
   return false;
 }

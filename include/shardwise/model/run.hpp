@@ -150,7 +150,7 @@ class InPhase {
  public:
   explicit InPhase(Run<Context>& run)
       : call_(run.one_thread),
-        marked_(static_cast<std::uint32_t>(run.step.number), run.step.batch.batch, P,
+        marked_(static_cast<std::uint32_t>(run.step.number), run.step.batch.number, P,
                 P < Phase::settle ? run.step.given : run.step.given_to_all),
         seen_(run.observer, work_of<P>()) {}
 

@@ -77,7 +77,7 @@ MeshRanks<C> stage_ranks(MeshRanks<C>& ranks) {
   mesh sizes = ranks.sizes();
   sizes.pipeline = 1;
   C group = static_cast<C&>(ranks).split(ranks.place()[MeshAxis::pipeline].rank, ranks.rank());
-  return MeshRanks<C>(std::move(group), sizes, {ranks.order()});
+  return MeshRanks<C>(std::move(group), sizes, ranks.order());
 }
 
 /// A schedule that ranks have found good, its hash, and what this rank does.

@@ -226,8 +226,8 @@ constexpr PipelineSchedule::Fault fault_in_actions(const PipelineSchedule& sched
 /// What is wrong with a schedule on ranks with such sends; of the kind `none` if it runs to its
 /// end. In constant expressions too:
 ///
-///     static_assert(fault_in(one_f_one_b(4, 8), Sends::buffered) ==
-///     PipelineSchedule::Fault::Kind::none);
+///     static_assert(fault_in(gpipe(4, 8), Sends::buffered).kind ==
+///                   PipelineSchedule::Fault::Kind::none);
 constexpr PipelineSchedule::Fault fault_in(const PipelineSchedule& schedule, Sends sends) {
   const PipelineSchedule::Fault fault = detail::fault_in_actions(schedule);
   if (fault.kind != PipelineSchedule::Fault::Kind::none) return fault;

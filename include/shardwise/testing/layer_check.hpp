@@ -346,7 +346,7 @@ CheckReport check_layer(const L& layer, const Shape& in, const LayerChecks& chec
 /// The same on a mesh of these sizes, without the differences: ranks along `replica` and `data`
 /// have other samples, those along `context` other tokens of a sample, or what `Offered` and
 /// `Wanted` say as the Ends of a Model do. `ranks` are as many as the mesh has; without them,
-/// threads are made.
+/// threads are made. Of `checks`, the numbers of ranks and of gradients are not used.
 ///
 ///     check_layer({.data = 3, .tensor = 2}, MyLayer{}, tokens).require();
 ///     using Rows = SamplesOverMesh<Invariant, Axis::height>;
@@ -370,7 +370,8 @@ template <Layout Offered = Invariant, Layout Wanted = Invariant, class Use = Tra
 CheckReport check_layer(const mesh& sizes, const L& layer, const Shape& in,
                         const LayerChecks& checks = {}) {
   const int all[]{sizes.size()};
-  return detail::checked_on_threads(detail::name_of<L>(), all, [&](ThreadCommunicator& ranks) {
+  const std::string name = detail::sentence({detail::name_of<L>(), " on the mesh ", sizes});
+  return detail::checked_on_threads(name, all, [&](ThreadCommunicator& ranks) {
     return check_layer<Offered, Wanted, Use>(ranks, sizes, layer, in, checks);
   });
 }

@@ -133,6 +133,7 @@ class ManyAgainstOne {
   /// Forgets the calls that it has counted.
   void forget_calls() {
     for_each_axis([](MeshAxis, auto& along) { along.clear(); });
+    counted_.clear();
   }
   /// What it has found on this rank.
   CheckReport& report() { return report_; }
@@ -142,12 +143,14 @@ class ManyAgainstOne {
   /// The calls since the last comparison must be those of the plan. A collective.
   void compare_calls(std::string_view part, const CollectiveList& planned) {
     for_each_axis([&](MeshAxis axis, auto& along) {
-      const std::vector<CountedCall> log = along.log();
+      const std::vector<CountedCall>& log = along.log();
       const std::string wrong = difference_from_plan(part, planned_calls<C>(planned, sizes(), axis),
                                                      counted_calls(ranks_, log));
       ++report_.checked;
       if (!wrong.empty()) fail(sentence({"it sends other than planned, in ", wrong, of(axis)}));
     });
+    if (!has_axis_of_all() && !counted_.log().empty())
+      fail(sentence({part, ": it calls ranks of several axes together, as no plan does"}));
     forget_calls();
   }
 
@@ -212,6 +215,12 @@ class ManyAgainstOne {
     } else {
       return {.tensor = ranks_.size()};
     }
+  }
+
+  /// Whether the calls of all ranks are those along one axis.
+  bool has_axis_of_all() const {
+    return std::ranges::any_of(mesh_axes,
+                               [&](MeshAxis axis) { return sizes()[axis] == ranks_.size(); });
   }
 
   /// " along data", for an error on a mesh.

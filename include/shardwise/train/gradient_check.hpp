@@ -43,8 +43,8 @@ consteval bool must_be_one_axis() {
   static_assert(
       !MeshCommunicator<C>,
       "check_layer, check_loss and check_gradients compare the ranks of one axis, and C is a mesh: "
-      "give them ranks.along(MeshAxis::tensor), the ranks that share a layer. Compare a "
-      "model on a mesh with a model on one rank.");
+      "give them ranks.along(MeshAxis::tensor), the ranks that share a layer. For a mesh give "
+      "check_layer its sizes behind ranks of one axis, or without ranks.");
   return true;
 }
 
