@@ -226,7 +226,7 @@ class Generator {
   /// The output for these ids of `samples` sequences, of which `segments_` says the places.
   Logits run(std::span<const std::int32_t> ids, std::size_t samples) {
     auto& model_run = model_.run();
-    const detail::SetMeanwhile compared(model_run.given,
+    const detail::SetMeanwhile compared(model_run.step.given,
                                         compares_ ? given(ids) : detail::GivenAlike{});
     const Shape shape{{Axis::batch, samples}, {Axis::sequence, ids.size() / samples}};
     const View<const std::int32_t, Invariant> here(ids.data(), shape, model_.run().place());
