@@ -64,8 +64,8 @@ class Choice(unittest.TestCase):
     def test_a_changed_file(self):
         header = "include/shardwise/comm/thread_communicator.hpp"
         self.chooses("build tests/unit_comm", "--affected-by", header)
-        header = "include/shardwise/checkpoint/weights.hpp"  # not in shardwise::compiled, which tests link
-        self.chooses("build tests/unit_checkpoint", "--affected-by", header)
+        header = "include/shardwise/interop/npy.hpp"  # not in shardwise::compiled, which tests link
+        self.chooses("build tests/unit_interop", "--affected-by", header)
         self.leaves("build tests/unit_core", "--affected-by", header)
         values = "tests/witness/values/layers.safetensors"
         self.chooses("build tests/unit_backend", "--affected-by", values)
