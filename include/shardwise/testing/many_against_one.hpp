@@ -32,37 +32,29 @@ namespace shardwise::detail {
 
 enum class MadeOf { integers, reals };
 
-/// The global number of each element that a rank holds. By the oracle, which shares no code with
-/// what cuts tensors.
+/// The global number of each element that a rank holds; axes of a mesh cut the tensor from the
+/// outer ones to the inner ones. By the oracle, which shares no code with what cuts tensors.
 template <Layout L>
-std::vector<std::size_t> global_numbers(const Shape& shape, Place place) {
-  std::vector<std::size_t> numbers;
-  if constexpr (ShardedLayout<L>) {
-    const std::vector<std::size_t> owner = oracle::owners(shape, L::axis, place.size);
-    for (std::size_t i = 0; i < owner.size(); ++i)
-      if (owner[i] == static_cast<std::size_t>(place.rank)) numbers.push_back(i);
+std::vector<std::size_t> global_numbers(const Shape& shape, const place_t<L>& place) {
+  const MeshLayoutValue layout = layout_value<L>;
+  MeshPlace on_mesh;
+  if constexpr (MeshLayout<L>) {
+    on_mesh = place;
   } else {
-    numbers.resize(shape.elements());
-    std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+    on_mesh[MeshAxis::tensor] = place;
   }
-  return numbers;
-}
-
-/// The same on a mesh, whose axes cut the tensor from the outer ones to the inner ones.
-template <MeshLayout L>
-std::vector<std::size_t> global_numbers(const Shape& shape, const MeshPlace& place) {
   std::vector<std::size_t> numbers(shape.elements());
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
   Shape local = shape;
   for (const MeshAxis axis : mesh_axes) {
-    const LayoutValue layout = layout_value<L>[axis];
-    const auto [rank, size] = place[axis];
-    if (!layout.cuts() || size == 1) continue;
-    const std::vector<std::size_t> owner = oracle::owners(local, layout.axis, size);
+    const auto [rank, size] = on_mesh[axis];
+    if (!layout[axis].cuts() || size == 1) continue;
+    const Axis of_tensor = layout[axis].axis;
+    const std::vector<std::size_t> owner = oracle::owners(local, of_tensor, size);
     std::vector<std::size_t> held;
     for (std::size_t i = 0; i < owner.size(); ++i)
       if (owner[i] == static_cast<std::size_t>(rank)) held.push_back(numbers[i]);
-    Dim& cut = local[local.find(layout.axis)];
+    Dim& cut = local[local.find(of_tensor)];
     const std::vector<std::size_t> of_unit = oracle::owners_of_units(cut.units, size);
     cut.units = static_cast<std::size_t>(
         std::count(of_unit.begin(), of_unit.end(), static_cast<std::size_t>(rank)));
