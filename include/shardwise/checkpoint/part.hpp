@@ -118,10 +118,6 @@ inline Shape without_front(const Shape& shape) {
   return rest;
 }
 
-}  // namespace detail
-
-namespace detail {
-
 /// The part in `view` as the model has it: what `part.file` says is not done yet.
 template <class A, class T, Layout L>
 TensorPart part_like(FileTensor file, const View<T, L>& view, A* memory, std::size_t per_element) {

@@ -1,6 +1,6 @@
 #pragma once
 // Where functions that are no templates get their code: in each program that includes their header,
-// or once, in compiled.cpp, for programs that are compiled with SHARDWISE_COMPILED.
+// or once, in compiled.cpp and compiled_checkpoint.cpp, if it is compiled with SHARDWISE_COMPILED.
 //
 // A header declares such functions, and defines them at its end, in `#ifdef SHARDWISE_INLINE`. What
 // runs for each element, or so often that its call would show in a small step, is inline in both.

@@ -395,7 +395,7 @@ class Model : public ModelBase<Ctx> {
   }
 
   /// The whole parameter `name`, on every rank. A collective: every rank calls it.
-  /// sends    an all-gather of the parameter, if it is split; before it as visit_parameters
+  /// sends    as visit_parameters for this one, and then an all-gather if the parameter is split
   /// throws   argument_error for an unknown name, with the known ones
   Tensor<parameter_dtype, Invariant> gather(const std::string& name) {
     const auto call = this->in_call();
