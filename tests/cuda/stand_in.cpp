@@ -263,6 +263,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (fails("cudaEventSynchronize")) return answer(cudaErrorUnknown);
   run_until(event->stream, event->before);
+  if (!event->stream->tasks.empty()) ++stand_in::waits_with_work_behind;
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {

@@ -28,6 +28,8 @@ inline bool reaches_all = false;
 inline int alive = 0;
 /// Calls that took memory of a device or pinned memory.
 inline int allocations = 0;
+/// Waits for an event behind which the stream had more to do.
+inline int waits_with_work_behind = 0;
 
 /// Calls of functions that can fail, and which of them is to: its number, from 1 on. Its name.
 inline int calls = 0;

@@ -233,7 +233,9 @@ TEST_CASE("cuda: numbers go to the device and come back, more than fit the stagi
   cuda.to_host(data, back.size(), back.data());
   CHECK(back == numbers);
   const int allocations = stand_in::allocations;
+  const int waits = stand_in::waits_with_work_behind;
   cuda.to_host(data, back.size(), back.data());
+  CHECK_MESSAGE(stand_in::waits_with_work_behind - waits == 4, "five pieces, each but the last");
   cuda.to_host(data, 0, back.data());
   CHECK(stand_in::allocations == allocations);
 }
