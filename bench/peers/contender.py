@@ -4,6 +4,7 @@ reads and prints. And what peers.py and gpu_peers.py have in common."""
 import math
 import os
 import random
+import re
 import select
 import signal
 import statistics
@@ -47,6 +48,18 @@ def session_and_ticks(process):
     return int(fields[3]), int(fields[11]) + int(fields[12])
 
 
+def peak_mib(processes):
+    """The most memory that these processes have held so far, together."""
+    kib = 0
+    for process in processes:
+        try:
+            text = Path(f"/proc/{process}/status").read_text()
+        except OSError:  # it has ended
+            continue
+        kib += sum(map(int, re.findall(r"^VmHWM:\s+(\d+) kB", text, re.MULTILINE)))
+    return kib / 1024
+
+
 class Contender:
     """Starts the job and waits until it has found that it computes what it should: `results` are the
     tensors that it must have compared with the problem's. `ready_by` is a time of time.monotonic()."""
@@ -74,6 +87,7 @@ class Contender:
             self.end(0)
             raise
         self._processes = processes_of(self._process.pid)
+        self.peak_mib = peak_mib(self._processes)
 
     def _get_ready(self, results, ready_by):
         while (line := self._read_line(ready_by)) != "ready":
@@ -196,7 +210,7 @@ def parser_of(text, build, rounds, block):
     parser = driver.parser_of(text, rounds)
     made = driver.TREE / "build/peers/venv/bin/python"
     parser.add_argument("--build", type=Path, default=driver.TREE / build, help="where our programs are")
-    parser.add_argument("--python", type=Path, help="a Python with torch and numpy",
+    parser.add_argument("--python", type=Path, help="a Python with torch, numpy, llama_cpp and gguf",
                         default=os.environ.get("PEERS_PYTHON") or (made if made.exists()
                                                                    else sys.executable))
     parser.add_argument("--only", type=driver.pattern, default="", metavar="TEXT",
@@ -215,15 +229,16 @@ def chosen_of(problems, pattern):
     return chosen
 
 
-def problem_of_torch(python, test="import torch, numpy"):
-    """Why PyTorch cannot take part, or nothing; `test` is a program that ends well where it can."""
+def problem_of(python, test):
+    """Why this Python lacks what a contender needs, or nothing; `test` is a program that ends well where it
+    can take part."""
     try:
         tried = subprocess.run([python, "-c", test], capture_output=True, text=True)
         problem = tried.returncode != 0 and tried.stderr.strip()[-200:]
     except OSError as error:
         problem = error.strerror
-    return problem and (f"'{test}' fails by {python}: {problem}; bench/peers/get_torch gets a Python that "
-                        "has PyTorch (3 GB), and --python names another one")
+    return problem and (f"'{test}' fails by {python}: {problem}; bench/peers/get_peers gets a Python that "
+                        "has it (3 GB), and --python names another one")
 
 
 def compete(report, name, commands, options, pause, environment=None, ready_by=math.inf, needed=None):
@@ -270,7 +285,7 @@ def compared(name, blocks, mode):
     seconds, also = {}, {}
     for contender, times in blocks.items():
         seconds[contender.name] = [1e-9 * block for block in times]
-        also[contender.name] = {"from exact": max(
+        also[contender.name] = {"peak MiB": contender.peak_mib, "from exact": max(
             difference for tensor, difference in contender.differences.items()
             if mode == "training" or not tensor.startswith("grad."))}
     others = {who: times for who, times in seconds.items() if not who.startswith("ours")}

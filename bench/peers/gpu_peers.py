@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 
-from contender import HERE, chosen_of, compete, driver, parser_of, problem_of_torch
+from contender import HERE, chosen_of, compete, driver, parser_of, problem_of
 
 RESULTS = ["y", "grad.x", "grad.weight", "grad.bias"]
 MODES = ["forward", "training"]
@@ -79,7 +79,7 @@ def main(words=None):
         return 77
     if not (arguments.build / "peer_gpu").exists():
         driver.leave(f"{arguments.build / 'peer_gpu'} is not there; `./dev gpu build` builds it")
-    torch_problem = problem_of_torch(arguments.python, "import torch; torch.zeros(1).cuda()")
+    torch_problem = problem_of(arguments.python, "import torch; torch.zeros(1).cuda()")
     if torch_problem:
         print(f"left out: PyTorch: {torch_problem}", file=sys.stderr)
     report = driver.Report(arguments.out, arguments.rounds)

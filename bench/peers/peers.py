@@ -22,7 +22,7 @@ import tempfile
 from collections import namedtuple
 from pathlib import Path
 
-from contender import HERE, chosen_of, compete, driver, parser_of, problem_of_torch
+from contender import HERE, chosen_of, compete, driver, parser_of, problem_of
 
 PAUSE = 0.04  # seconds after each block, in which OpenMP's threads go from spinning to sleep
 MPI_OPTIONS = ["-n", "2", "--bind-to", "none"]  # on the CPUs of the driver, as all others
@@ -34,6 +34,8 @@ ENVIRONMENT = {**driver.MPI_ENVIRONMENT, "OPENBLAS_THREAD_TIMEOUT": "22"}
 SETTINGS = ("OMP_", "GOMP_", "KMP_", "MKL_", "DNNL_", "ONEDNN_", "OPENBLAS_", "ATEN_")
 
 MODES = ["forward", "training"]
+# What shows that Python's packages for the programs whose names begin so are there.
+PACKAGES = {"torch_": "import torch, numpy", "llama_": "import llama_cpp, gguf, numpy"}
 
 
 class Place(namedtuple("Place", "folder build python mpiexec")):
@@ -45,7 +47,7 @@ class Place(namedtuple("Place", "folder build python mpiexec")):
     def processes(self, *command):
         return [self.mpiexec, *MPI_OPTIONS, *self.ours(*command)]
 
-    def torch(self, program, *words):
+    def python_of(self, program, *words):
         return [str(self.python), str(HERE / program), *words, str(self.folder)]
 
 
@@ -59,37 +61,37 @@ def perceptrons(at, dtype, _):
         listed += [("oneDNN and MPI by hand", at.processes("peer_mpi_by_hand"), MODES),
                    ("oneDNN, 2 threads", at.ours("peer_onednn_threads"), MODES),
                    ("OpenBLAS, 2 threads", at.ours("peer_openblas_threads"), MODES)]
-    return listed + [("PyTorch, 2 threads", at.torch("torch_peer.py", "threads", dtype), MODES),
+    return listed + [("PyTorch, 2 threads", at.python_of("torch_peer.py", "threads", dtype), MODES),
                      ("PyTorch, 2 threads, prepacked",
-                      at.torch("torch_peer.py", "prepacked", dtype), ["forward"]),
-                     ("PyTorch, 2 processes, gloo", at.torch("torch_peer.py", "gloo", dtype), MODES)]
+                      at.python_of("torch_peer.py", "prepacked", dtype), ["forward"]),
+                     ("PyTorch, 2 processes, gloo", at.python_of("torch_peer.py", "gloo", dtype), MODES)]
 
 
 def convolutions(at, dtype, _):
     return [("ours by output, threads", at.ours("peer_threads", "output", dtype), MODES),
             ("ours by height, threads", at.ours("peer_threads", "height", dtype), MODES),
-            ("PyTorch, 2 threads", at.torch("torch_peer.py", "threads", dtype), MODES),
+            ("PyTorch, 2 threads", at.python_of("torch_peer.py", "threads", dtype), MODES),
             ("PyTorch, 2 threads, channels last",
-             at.torch("torch_peer.py", "channels_last", dtype), MODES),
-            ("PyTorch, 2 threads, prepacked", at.torch("torch_peer.py", "prepacked", dtype),
+             at.python_of("torch_peer.py", "channels_last", dtype), MODES),
+            ("PyTorch, 2 threads, prepacked", at.python_of("torch_peer.py", "prepacked", dtype),
              ["forward"])]
 
 
 def attentions(at, dtype, sizes):
     return [("ours, one thread", [*at.ours("peer_attention", dtype), *sizes], MODES),
-            ("PyTorch, one thread", [*at.torch("torch_attention.py", dtype), sizes[1]], MODES)]
+            ("PyTorch, one thread", [*at.python_of("torch_attention.py", dtype), sizes[1]], MODES)]
 
 
 def gpts(at, *_):
     return [("ours, threads", at.ours("peer_gpt", "contend"), ["step"]),
-            ("PyTorch, 2 threads", at.torch("torch_gpt.py"), ["step"])]
+            ("PyTorch, 2 threads", at.python_of("torch_gpt.py"), ["step"])]
 
 
 def tokens_of_gpts(at, dtype, sizes):
     return [contender for threads in ("1", "2") for contender in (
         (f"ours, threads: {threads}", [*at.ours("peer_gpt_tokens", dtype, threads), *sizes], ["step"]),
-        (f"PyTorch, threads: {threads}", [*at.torch("torch_gpt_tokens.py", dtype, threads), sizes[0]],
-         ["step"]))]
+        *((f"{name}, threads: {threads}", [*at.python_of(program, dtype, threads), sizes[0]], ["step"])
+          for name, program in (("PyTorch", "torch_gpt_tokens.py"), ("llama.cpp", "llama_gpt_tokens.py"))))]
 
 
 # Problems of a kind as (name, sizes that its folder is made of), their dtypes, what writes one into the
@@ -125,10 +127,11 @@ def results_of(folder, modes):
     return ["y", *(gradients if "training" in modes else [])]
 
 
-def missing_of(command, mpiexec, torch_problem):
-    """Why this contender cannot be there, or nothing."""
-    if str(HERE / "torch_") in " ".join(command):
-        return torch_problem
+def missing_of(command, mpiexec, lacks):
+    """Why this contender cannot be there, or nothing; `lacks` is what is wrong with PACKAGES."""
+    for program in lacks:
+        if str(HERE / program) in " ".join(command):
+            return lacks[program]
     program = Path(command[0])
     if command[0] == mpiexec:
         if not shutil.which(mpiexec):
@@ -167,12 +170,12 @@ def make_problem(maker, folder, sizes):
                  f"It said:\n{made.stderr.strip()[-800:]}")
 
 
-def measure(report, problem, folder, arguments, mpiexec, torch_problem):
+def measure(report, problem, folder, arguments, mpiexec, lacks):
     """One problem by all that can be there. Returns who spun in others' turns, and how much."""
     name, kind, sizes, dtype = problem
     place, commands = Place(folder, arguments.build, arguments.python, mpiexec), {}
     for who, command, modes in KINDS[kind].contenders(place, dtype, sizes):
-        missing = missing_of(command, mpiexec, torch_problem)
+        missing = missing_of(command, mpiexec, lacks)
         if missing:
             report.context[f"left out: {who}"] = missing
         else:
@@ -193,7 +196,7 @@ def main(words=None):
     os.sched_setaffinity(0, cpus)  # all that this process starts has them from it
     for name in [name for name in os.environ if name.startswith(SETTINGS)]:
         del os.environ[name]
-    torch_problem = problem_of_torch(arguments.python)
+    lacks = {program: problem_of(arguments.python, test) for program, test in PACKAGES.items()}
     report = driver.Report(arguments.out, arguments.rounds)
     report.context["CPUs"] = " and ".join(map(str, cpus))
     mpiexec, made, spun = driver.mpiexec_of(arguments.build.resolve()), set(), {}
@@ -205,7 +208,7 @@ def main(words=None):
                 make_problem([arguments.build / program, *words], folder, problem[2])
                 made.add(folder)
             for who, share in measure(report, problem, folder, arguments, mpiexec,
-                                      torch_problem).items():
+                                      lacks).items():
                 spun[who] = max(share, spun.get(who, 0))
     for what, why in report.context.items():
         if what.startswith("left out: "):

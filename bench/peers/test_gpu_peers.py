@@ -88,7 +88,7 @@ class Driver(unittest.TestCase):
 
     def test_without_pytorch_programs_or_a_gpu(self):
         said, code = self.main("--only", PROBLEM, NO_CUDA="no GPU")
-        self.assertRegex(said, "left out: PyTorch: .*no GPU; bench/peers/get_torch gets")
+        self.assertRegex(said, "left out: PyTorch: .*no GPU; bench/peers/get_peers gets")
         self.assertEqual({label for _, label in self.compared()}, {"ours", "ours, graph"})
         (self.work / "peer_gpu").unlink()
         self.assertIn("`./dev gpu build` builds it", self.main()[0])

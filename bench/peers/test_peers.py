@@ -69,6 +69,7 @@ class Contenders(unittest.TestCase):
         self.assertEqual((a["label"], b["label"]), ("peer | ours, a", "peer | ours, b"))
         self.assertTrue(2 < a["peer: ours over it"] < 6, a)
         self.assertEqual(a["peer: from exact"], 0.25)
+        self.assertTrue(2 < a["peer: peak MiB"] < 200, a)
         self.assertEqual(compared("it", blocks, "training")[0]["peer: from exact"], 0.5)
 
     def test_who_is_not_right_is_never_timed(self):

@@ -27,7 +27,7 @@ try:
     import torch
     from torch import nn
 except ImportError as problem:
-    sys.exit(f"torch_peer.py: {problem} in {sys.executable}; bench/peers/get_torch sets up a Python that "
+    sys.exit(f"torch_peer.py: {problem} in {sys.executable}; bench/peers/get_peers sets up a Python that "
              "has PyTorch and NumPy")
 
 
