@@ -4,7 +4,7 @@
 usage: run.py --check      demands that each can be planted, and plants none
        run.py NAME         plants those with NAME in their name
        run.py --all        plants all; one that was stopped goes on where it stopped, at the same commit
-       run.py --changed    plants, for four minutes, what the commits of the last day may have hidden:
+       run.py --changed    plants, in about four minutes, what the commits of the last day may have hidden:
                            bugs in files that changed or that a changed test must find, small new ones on
                            changed lines (see generate.py), and ten of the others
 
@@ -35,7 +35,7 @@ WORK = ROOT / "build/mutants"
 KILLED = WORK / "killed.txt"  # the commit, and what was killed at it
 MAIN = "tests/main.cpp"
 TREES = 2
-SECONDS_OF_CHANGED = 240
+BEGAN, SECONDS_OF_CHANGED = time.monotonic(), 180  # after which a run for what changed begins no bug
 OTHERS, GENERATED = 10, 20  # bugs of a run for what changed
 OPTIONS = [  # one program a source, and nothing precompiled that a planted bug changes
     "-DCMAKE_CXX_FLAGS=-O0 -g0 -ferror-limit=0 -fsanitize=unreachable -fsanitize-trap=unreachable",
@@ -127,7 +127,7 @@ class Tree:
 
 
 def in_trees(tasks, seconds=None):
-    """Calls each task with a tree, several at a time, but begins none after so many seconds."""
+    """Calls each task with a tree, several at a time, but begins none after so many seconds of this run."""
     waiting = queue.Queue()
     for task in tasks:
         waiting.put(task)
@@ -136,7 +136,7 @@ def in_trees(tasks, seconds=None):
     def work(tree):
         try:
             tree.configure()
-            end = time.monotonic() + seconds if seconds else float("inf")
+            end = BEGAN + seconds if seconds else float("inf")
             while not problems and time.monotonic() < end:
                 waiting.get_nowait()(tree)
         except queue.Empty:
