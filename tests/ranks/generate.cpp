@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 #include <new>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -49,13 +50,14 @@ void serve(M& model, std::size_t count, Next next, Answer answer) {
     if (size == 0) return;
     text.resize(static_cast<std::size_t>(size));
     ranks.broadcast(std::span(text), 0);
+    std::optional<std::size_t> number;
     try {
-      const std::size_t number = generator.add(text);
+      number = generator.add(text);
       for (std::size_t i = 0; i < count; ++i) text.push_back(generator.step()[0].id);
-      generator.end(number);
     } catch (const argument_error&) {
-      text.clear();  // a prompt that the generator refuses, on every rank
+      text.clear();  // a prompt that the generator or the model refuses, on every rank
     }
+    if (number) generator.end(*number);
     if (ranks.rank() == 0) answer(text);
   }
 }
@@ -164,12 +166,10 @@ TEST_CASE("an error changes nothing") {
     CHECK(generator.step().empty());
     check_mentions(added({}), {"no tokens"});
     check_mentions(added(prompt(9)), {"prompt of 9 tokens", "at most 9"});
-    CHECK(added({1, 2, 3, vocabulary, 4}) != "");  // in the second piece
     check_mentions(refused([&] { generator.end(0); }), {"sequence 0 was never added"});
 
     CHECK(generator.add(prompt(5)) == 0);
     CHECK(generator.step().size() == 1);
-    CHECK(added({1, 2, 3, vocabulary, 4}) != "");
     CHECK(generator.add(prompt(2)) == 1);
     check_mentions(added({1}), {"all 2 places", "end one first"});
     for (int step = 0; step < 3; ++step) CHECK(generator.step().size() == 2);
@@ -182,11 +182,15 @@ TEST_CASE("an error changes nothing") {
     check_mentions(refused([&] { generator.tokens(0); }), {"sequence 0 has ended"});
     CHECK(generator.step().size() == 1);
 
-    CHECK(generator.add({{vocabulary}}) == 2);  // read by the step
-    CHECK(refused([&] { generator.step(); }) != "");
+    const Tokens unknown{1, 2, 3, vocabulary,
+                         4};  // the model does not know one in the second piece
+    CHECK(generator.add(unknown) == 2);
+    CHECK(generator.step().size() == 1);
+    for (int i = 0; i < 2; ++i) check_mentions(refused([&] { generator.step(); }), {"token id 17"});
+    CHECK(text_of(generator, 2) == unknown);
     generator.end(2);
     CHECK(generator.step().size() == 1);
-    CHECK(text_of(generator, 1) == expected<double, 3>(prompt(2), 1, 5, drawn));
+    CHECK(text_of(generator, 1) == expected<double, 3>(prompt(2), 1, 6, drawn));
   });
   SingleRank alone;
   Writer<double, 3, Reference, SingleRank> model(alone);
@@ -203,23 +207,87 @@ TEST_CASE("an error changes nothing") {
 
 TEST_CASE("logits that are no numbers stop a step, and it may be tried again") {
   const Tokens text = expected<double, 3>(prompt(5), 0, 3, drawn);
+  const Tokens other = expected<double, 3>(prompt(6, 2), 1, 1, drawn);
   run_ranks(2, [&](ThreadCommunicator& group) {
     Writer<double, 3, Reference, ThreadCommunicator> model(group);
-    Generator generator(model, {.tokens = 9}, drawn);
+    Generator generator(model, {.sequences = 2, .tokens = 9}, drawn, 3);
     generator.add(prompt(5));
     generator.step();
-    double& weight = model.values().back();
-    const double before = weight;
-    weight = std::numeric_limits<double>::quiet_NaN();
+    generator.add(prompt(6, 2));
+    const std::span<double> weights = model.values();
+    const std::vector<double> before(weights.begin(), weights.end());
+    std::fill(weights.begin(), weights.end(), std::numeric_limits<double>::quiet_NaN());
     model.values_changed();
     check_mentions(message_of<numeric_error>([&] { generator.step(); }),
                    {"position 6 of sequence 0", "NaN"});
-    weight = before;
+    std::copy(before.begin(), before.end(), weights.begin());
     model.values_changed();
-    generator.step();
-    generator.step();
+    CHECK(generator.step().size() == 1);
+    CHECK(generator.step().size() == 2);
     CHECK(text_of(generator, 0) == text);
+    CHECK(text_of(generator, 1) == other);
   });
+}
+
+namespace {
+
+/// Counts the evaluations of a model.
+struct Evaluations {
+  std::size_t count = 0;
+  void begin(const Work& work) { count += work.kind == Work::Kind::phase ? 1 : 0; }
+  void end() const noexcept {}
+};
+
+/// Writes texts whose prompts begin together and beside others, at most 4 of their tokens in a
+/// batch, and checks what each step does.
+template <class Net, class E>
+void check_steps(const Net& net, ThreadCommunicator& group) {
+  Model<Net, Context<double, Reference, ThreadCommunicator, Evaluations>, E, ForwardOnly> model(
+      net, group, Seed{3}, any_text);
+  Generator generator(model, {.sequences = 4, .tokens = 18}, drawn, 4);
+  Tokens begun[5];
+  const auto add = [&](const Tokens& tokens) { begun[generator.add(tokens)] = tokens; };
+  const auto check_step = [&](std::size_t evaluations, const std::vector<std::size_t>& written_to) {
+    const std::size_t before = model.observer().count;
+    std::vector<std::size_t> numbers;
+    for (const Generated& one : generator.step()) numbers.push_back(one.sequence);
+    CHECK(numbers == written_to);
+    CHECK(model.observer().count == before + evaluations);
+  };
+  const auto check_text = [&](std::size_t number) {
+    const Tokens text = text_of(generator, number);
+    CHECK(text ==
+          expected<double, 3>(begun[number], number, text.size() - begun[number].size(), drawn));
+    generator.end(number);
+  };
+  add(prompt(2));
+  check_step(1, {0});
+  add(prompt(6));
+  add(prompt(3, 2));
+  add(prompt(1, 4));
+  check_step(1, {0, 3});        // and 4 tokens of 1
+  check_step(1, {0, 1, 2, 3});  // with the last 2 tokens of 1, and the 3 of 2
+  check_step(1, {0, 1, 2, 3});
+  for (std::size_t number = 0; number < 4; ++number) check_text(number);
+  add(prompt(11, 5));
+  check_step(3, {4});  // no text waits
+  check_step(1, {4});
+  check_text(4);
+}
+
+}  // namespace
+
+TEST_CASE("prompts are read in one evaluation, with the next tokens of other texts") {
+  for (const int ranks : {1, 2, 3, 5, 8}) {
+    CAPTURE(ranks);
+    run_ranks(ranks, [&](ThreadCommunicator& group) {
+      const auto net = network<TensorParallel, 3>();
+      using Split = Ends<Invariant, Sharded<Axis::feature>>;
+      check_steps<std::remove_const_t<decltype(net)>, Ends<Invariant, Invariant>>(net, group);
+      const auto of_last = last_logits(net);
+      check_steps<std::remove_const_t<decltype(of_last)>, Split>(of_last, group);
+    });
+  }
 }
 
 TEST_CASE("a model of the last logits writes the same") {
@@ -239,10 +307,10 @@ TEST_CASE("a model of the last logits writes the same") {
   }
 }
 
-TEST_CASE("a server answers prompts until there is none, and passes over one that is too long") {
+TEST_CASE("a server answers prompts until there is none, and passes over those that are refused") {
   for (const int ranks : {1, 2, 3}) {
     CAPTURE(ranks);
-    const std::vector<Tokens> asked{prompt(5), prompt(80), prompt(3, 4), {}};
+    const std::vector<Tokens> asked{prompt(5), prompt(80), {1, vocabulary}, prompt(3, 4), {}};
     std::vector<Tokens> answers;
     const auto body = [&](ThreadCommunicator& group) {
       Writer<double, 0, Reference, ThreadCommunicator> model(group);
@@ -252,10 +320,11 @@ TEST_CASE("a server answers prompts until there is none, and passes over one tha
           [&](const Tokens& text) { answers.push_back(text); });
     };
     run_ranks(ranks, body);
-    REQUIRE(answers.size() == 3);
+    REQUIRE(answers.size() == 4);
     CHECK(answers[0] == expected<double, 0>(prompt(5), 0, 6, greedy));
     CHECK(answers[1].empty());
-    CHECK(answers[2] == expected<double, 0>(prompt(3, 4), 1, 6, greedy));
+    CHECK(answers[2].empty());
+    CHECK(answers[3] == expected<double, 0>(prompt(3, 4), 1, 6, greedy));
   }
 }
 
@@ -268,7 +337,7 @@ TEST_CASE("logits of other axes are refused") {
   Generator generator(model, {.tokens = 9});
   generator.add(prompt(3));
   check_mentions(message_of<shape_error>([&] { generator.step(); }),
-                 {"one token of 1 sequences", "[batch 1, sequence 2, feature 17]"});
+                 {"3 tokens of each of 1 samples", "[batch 1, sequence 4, feature 17]"});
   CHECK(text_of(generator, 0) == prompt(3));
 }
 

@@ -88,7 +88,8 @@ Tokens text_of(const Generator<M>& generator, std::size_t number) {
 }
 
 /// The texts of three sequences that begin and end at different times, in a generator with two
-/// places, and what the steps returned of each.
+/// places, and what the steps returned of each. The prompt of the third one is read beside the
+/// second text, for longer than that is written if pieces are small.
 struct Texts {
   Tokens texts[3];
   Tokens generated[3];
@@ -117,6 +118,7 @@ Texts write(M& model, const Sampling& sampling, std::size_t piece) {
   generator.add(prompts[2]);  // takes its place
   steps(6);
   finish(1);
+  while (generator.tokens(2).size() < prompts[2].size() + written[2]) steps(1);
   finish(2);
   return of;
 }

@@ -54,12 +54,16 @@ concept ReadsTokens = std::same_as<typename M::input_view, View<const std::int32
 ///     for (const Generated& one : generator.step()) ...  // a token of each sequence
 ///     generator.end(number);
 ///
+/// A step is one batch of the last tokens of sequences that go on and of the prompts of new ones.
+///
 /// The tokens of a sequence depend on its prompt, its number and the options, and not on the other
 /// sequences, as far as the model's arithmetic gives a row the same numbers in every batch. Every
 /// rank makes a generator, and calls its members in the same order with equal arguments; each
 /// chooses the tokens itself. The model must outlive the generator, and keep its weights while
-/// there are sequences. After the first steps with a number of sequences, steps allocate no memory,
-/// but for scratch memory of OneDnn where the tokens of a sequence exceed a power of two.
+/// there are sequences. After the first steps with a number of sequences, steps that read no
+/// prompts allocate no memory, but for scratch memory of OneDnn where the tokens of a sequence
+/// exceed a power of two.
+///
 /// Where ranks compare their calls, the first call of the model in each step also compares seed and
 /// sizes of the model, the options of sampling, and tokens and sequences: ranks that differ would
 /// feed other tokens to one model.
@@ -73,7 +77,8 @@ class Generator {
 
  public:
   /// `size` is what it has room for: so many sequences at the same time, of so many tokens each,
-  /// the prompt and what follows it. A prompt is run in pieces of at most `piece` tokens.
+  /// the prompt and what follows it. `piece` bounds how long sequences wait for the prompts of
+  /// others: a batch has at most so many tokens of prompts, and the last token of each sequence.
   /// throws   argument_error for a piece of no tokens, as KeyValueCache for `size`, and as Sampler
   ///          for `sampling`
   Generator(M& model, const CacheSize& size, const Sampling& sampling = {}, std::size_t piece = 256)
@@ -86,52 +91,41 @@ class Generator {
         of_model_(model.fingerprint()) {
     if (piece == 0)
       throw argument_error(
-          "Generator: prompts are to be run in pieces of 0 tokens; a piece has at least one");
+          "Generator: prompts are to be read in pieces of 0 tokens; a piece has at least one");
     detail::add_options(options_, sampling);
     options_.add("piece", piece);
   }
 
-  /// Begins a sequence with these tokens, and returns its number. Numbers count from 0 and are not
-  /// used again. The model reads all of the prompt but its last token, which the next step reads.
-  /// sends    as Model::evaluate for each piece
-  /// throws   collective_error if other ranks add another prompt, or have other sequences, options
-  ///          or models; argument_error for a prompt without tokens, or so long that no token could
-  ///          follow, and if all places for sequences are taken; memory_error; as Model::evaluate.
-  ///          There is then no new sequence
+  /// Begins a sequence with these tokens, which the next steps read, and returns its number.
+  /// Numbers count from 0 and are not used again.
+  ///
+  /// sends    nothing
+  /// throws   argument_error for a prompt without tokens, or so long that no token could follow,
+  ///          and if all places for sequences are taken; memory_error. It then has no new sequence
   std::size_t add(std::span<const std::int32_t> prompt) {
     require_room(prompt.size());
-    Active added{next_, free_place(), with_room(prompt)};
-    active_.reserve(active_.size() + 1);
-    read(prompt.first(prompt.size() - 1), added.place);
-    active_.push_back(std::move(added));
+    active_.push_back({next_, free_place(), with_room(prompt)});
     return next_++;
   }
 
-  /// Adds a token to each sequence, and returns them in the order of their sequences' numbers. The
-  /// result is valid until the next step; it is empty if there are no sequences.
-  /// sends    as Model::evaluate for one token of each sequence; if logits are not Invariant, also
-  ///          what makes them so
-  /// throws   argument_error if a sequence has as many tokens as there is room for; shape_error for
-  ///          an output that is not such logits; as Model::evaluate, and as
-  ///          Sampler::pick. No sequence then has a new token
+  /// Adds a token to each sequence whose prompt is read to its end, and returns these tokens in the
+  /// order of their sequences' numbers. Prompts are read in that order too, and at most `piece` of
+  /// their tokens in a step, unless no sequence would get a token: then batch after batch, until
+  /// one does. The result is valid until the next step; it is empty if there are no sequences.
+  ///
+  /// sends    as Model::evaluate for each batch; if logits are not Invariant, also what makes them
+  ///          so
+  /// throws   collective_error if other ranks read other tokens, or have other sequences, options
+  ///          or models; argument_error if a sequence has as many tokens as there is room for;
+  ///          shape_error for an output that is not such logits; as Model::evaluate, and as
+  ///          Sampler::pick. No sequence then has a new token. A prompt with an id that the model
+  ///          does not know stops the steps that read it, until its sequence is ended
   std::span<const Generated> step() {
     chosen_.clear();
-    if (active_.empty()) return chosen_;
-    ids_.clear();
-    segments_.clear();
-    for (const Active& one : active_) {
-      require_place_for_token(one);
-      segments_.push_back({segments_.size(), 1, one.tokens.size() - 1, one.place});
-      ids_.push_back(one.tokens.back());
-    }
-    const auto logits = run(ids_, active_.size());
-    try {
-      choose(whole(logits).view());
-    } catch (...) {
-      for (const Active& one : active_) cache_.shorten(one.place, one.tokens.size() - 1);
-      throw;
-    }
-    for (std::size_t i = 0; i < active_.size(); ++i) active_[i].tokens.push_back(chosen_[i].id);
+    for (const Active& one : active_) require_place_for_token(one);
+    while (chosen_.empty() && !active_.empty()) read_batch();
+    for (std::size_t i = 0, next = 0; next < chosen_.size(); ++i)
+      if (is_read(active_[i])) active_[i].tokens.push_back(chosen_[next++].id);
     return chosen_;
   }
 
@@ -211,36 +205,99 @@ class Generator {
     return place;
   }
 
-  /// Reads the first tokens of the sequence at this place.
-  void read(std::span<const std::int32_t> tokens, std::size_t place) try {
-    for (std::size_t begin = 0; begin < tokens.size(); begin += piece_) {
-      const auto some = tokens.subspan(begin, std::min(piece_, tokens.size() - begin));
-      segments_.assign(1, {0, some.size(), begin, place});
-      run(some, 1);
-    }
-  } catch (...) {
-    cache_.shorten(place);
-    throw;
+  bool is_read(const Active& one) const { return cache_.tokens(one.place) == one.tokens.size(); }
+
+  /// The tokens of a sequence in front of its last one that a batch reads, with room for so many.
+  std::size_t of_prompt(const Active& one, std::size_t room) const {
+    return std::min(one.tokens.size() - 1 - cache_.tokens(one.place), room);
   }
 
-  /// The output for these ids of `samples` sequences, of which `segments_` says the places.
-  Logits run(std::span<const std::int32_t> ids, std::size_t samples) {
+  /// The batch of a step. Of each sample the logits of the last token are used, and with
+  /// `last_logits` there are no others: so a sample ends with the last token of a sequence. In
+  /// front of it are tokens of prompts, in equal shares, whatever sequences they are of. So there
+  /// is hardly any padding.
+  struct Batch {
+    std::size_t of_prompts = 0;  // tokens in front of the last one of their sequence
+    std::size_t last = 0;        // tokens that are the last one
+
+    std::size_t samples() const { return std::max<std::size_t>(last, 1); }
+    std::size_t share() const { return (of_prompts + samples() - 1) / samples(); }
+    std::size_t length() const { return share() + (last == 0 ? 0 : 1); }
+    std::size_t row_of_prompts(std::size_t token) const {
+      return token / share() * length() + token % share();
+    }
+    std::size_t last_row(std::size_t sample) const { return sample * length() + share(); }
+  };
+
+  /// What the next batch reads.
+  Batch next_batch() const {
+    Batch batch;
+    for (const Active& one : active_) {
+      const std::size_t tokens = of_prompt(one, piece_ - batch.of_prompts);
+      batch.of_prompts += tokens;
+      if (cache_.tokens(one.place) + tokens + 1 == one.tokens.size()) ++batch.last;
+    }
+    return batch;
+  }
+
+  /// Reads a batch, and chooses a token of each sequence that is then read to its end.
+  void read_batch() {
+    const Batch batch = next_batch();
+    segments_.clear();
+    ids_.assign(batch.samples() * batch.length(), 0);
+    put_tokens(batch);
+    const auto logits = run(batch);
+    if (batch.last == 0) return;
+    try {
+      choose(whole(logits).view(), batch);
+    } catch (...) {
+      chosen_.clear();
+      for (auto one = segments_.rbegin(); one != segments_.rend(); ++one)
+        cache_.shorten(one->sequence, one->position);
+      throw;
+    }
+  }
+
+  void put_tokens(const Batch& batch) {
+    std::size_t of_prompts = 0, last = 0;
+    for (const Active& one : active_) {
+      std::size_t position = cache_.tokens(one.place);
+      const std::size_t end = of_prompts + of_prompt(one, piece_ - of_prompts);
+      while (of_prompts < end) {
+        const std::size_t left = batch.share() - of_prompts % batch.share();  // in the sample
+        const std::size_t rows = std::min(end - of_prompts, left);
+        put(one, {batch.row_of_prompts(of_prompts), rows, position, one.place});
+        of_prompts += rows;
+        position += rows;
+      }
+      if (position + 1 == one.tokens.size())
+        put(one, {batch.last_row(last++), 1, position, one.place});
+    }
+  }
+
+  void put(const Active& of, const Segment& one) {
+    segments_.push_back(one);
+    std::copy_n(of.tokens.data() + one.position, one.rows, ids_.data() + one.row);
+  }
+
+  /// The output for the tokens of a batch.
+  Logits run(const Batch& batch) {
     auto& model_run = model_.run();
     const detail::SetMeanwhile compared(model_run.step.given,
-                                        compares_ ? given(ids) : detail::GivenAlike{});
-    const Shape shape{{Axis::batch, samples}, {Axis::sequence, ids.size() / samples}};
-    const View<const std::int32_t, Invariant> here(ids.data(), shape, model_.run().place());
+                                        compares_ ? given() : detail::GivenAlike{});
+    const Shape shape{{Axis::batch, batch.samples()}, {Axis::sequence, batch.length()}};
+    const View<const std::int32_t, Invariant> here(ids_.data(), shape, model_run.place());
     const auto there = model_.to_device(here);
     return model_.evaluate(there.view(), {.segments = segments_, .cache = &cache_});
   }
 
-  /// What all ranks must have alike for these ids: the calls of the model compare it.
-  detail::GivenAlike given(std::span<const std::int32_t> ids) const {
+  /// What all ranks must have alike for a batch: the calls of the model compare it.
+  detail::GivenAlike given() const {
     std::uint32_t inputs = static_cast<std::uint32_t>(next_);
-    for (const std::int32_t id : ids)
+    for (const std::int32_t id : ids_)
       inputs = detail::mixed(inputs, static_cast<std::uint32_t>(id));
     for (const Segment& one : segments_)
-      for (const std::size_t number : {one.row, one.position, one.sequence})
+      for (const std::size_t number : {one.row, one.rows, one.position, one.sequence})
         inputs = detail::mixed(inputs, static_cast<std::uint32_t>(number));
     return {.seed = detail::mixed_halves(model_.run().seed.value),
             .model = of_model_,
@@ -261,20 +318,23 @@ class Generator {
     }
   }
 
-  /// A token of each sequence by its row of logits.
-  void choose(const View<const T, Invariant>& logits) {
+  /// A token of each sequence that is read to its end, by the logits of its last token.
+  void choose(const View<const T, Invariant>& logits, const Batch& batch) {
     const Shape& shape = logits.global();
-    if (shape.rank() < 2 || shape[0] != Dim{Axis::batch, active_.size()} ||
-        shape.elements() != active_.size() * shape.back().extent())
-      throw shape_error({"Generator: for one token of ", active_.size(),
-                         " sequences the model gives ", shape,
+    const std::size_t vocabulary = shape.rank() < 2 ? 0 : shape.back().extent();
+    const bool of_all = shape.rank() == 3 && shape[1] == Dim{Axis::sequence, batch.length()};
+    if (shape.rank() != (of_all ? 3 : 2) || shape[0] != Dim{Axis::batch, batch.last})
+      throw shape_error({"Generator: for ", batch.length(), " tokens of each of ", batch.last,
+                         " samples the model gives ", shape,
                          ", but it must give logits [batch, sequence, vocabulary], or [batch, "
                          "vocabulary] as with last_logits"});
     const std::span<const T> rows = on_host(logits);
-    const std::size_t vocabulary = rows.size() / active_.size();
     for (const Active& one : active_) {
-      const auto row = rows.subspan(chosen_.size() * vocabulary, vocabulary);
-      chosen_.push_back({one.number, sampler_.pick(row, one.number, one.tokens.size())});
+      if (!is_read(one)) continue;
+      const std::size_t sample = chosen_.size();
+      const std::size_t row = of_all ? batch.last_row(sample) : sample;
+      const auto of_last = rows.subspan(row * vocabulary, vocabulary);
+      chosen_.push_back({one.number, sampler_.pick(of_last, one.number, one.tokens.size())});
     }
   }
 
