@@ -80,22 +80,41 @@ Tokens ids_of(const std::string& text) {
 /// Prompts and what was written behind each, and how long that took.
 struct Written {
   std::vector<Tokens> texts{};
-  double seconds = 0;  // of all steps, without the time to read the prompts
+  ///@{
+  /// Of all steps but the first one, which reads prompts.
+  double steps = 0;
+  double tokens = 0;
+  double seconds = 0;
+  ///@}
 };
 
 /// Writes so many tokens behind each prompt. All texts are in one batch.
 template <class M>
-Written write(M& model, std::vector<Tokens> texts, std::size_t tokens,
+Written write(M& model, const std::vector<Tokens>& prompts, std::size_t tokens,
               const sw::Sampling& sampling) {
   std::size_t longest = 0;
-  for (const Tokens& text : texts) longest = std::max(longest, text.size());
-  sw::Generator generator(model, {.sequences = texts.size(), .tokens = longest + tokens}, sampling);
-  for (const Tokens& text : texts) generator.add(text);
-  const auto begin = std::chrono::steady_clock::now();
-  for (; tokens > 0; --tokens)
-    for (const auto& [number, id] : generator.step()) texts[number].push_back(id);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  return {std::move(texts), seconds.count()};
+  for (const Tokens& prompt : prompts) longest = std::max(longest, prompt.size());
+  sw::Generator generator(model, {.sequences = prompts.size(), .tokens = longest + tokens},
+                          sampling);
+  for (const Tokens& prompt : prompts) generator.add(prompt);
+  Written written{prompts};
+  for (std::size_t ended = 0, step = 0; ended < prompts.size(); ++step) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto chosen = generator.step();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    for (const auto& [number, id] : chosen) {
+      Tokens& text = written.texts[number];
+      text.push_back(id);
+      if (text.size() < prompts[number].size() + tokens) continue;
+      generator.end(number);
+      ++ended;
+    }
+    if (step == 0) continue;
+    written.steps += 1;
+    written.tokens += static_cast<double>(chosen.size());
+    written.seconds += seconds.count();
+  }
+  return written;
 }
 // end: write
 
@@ -115,10 +134,9 @@ void print(const Written& written, const Options& options, double bytes) {
       std::printf("%s%d", i == 0 ? "" : i == prompt ? "  " : ",", text[i]);
     std::printf("\n");
   }
-  const auto steps = static_cast<double>(options.tokens);
-  std::printf("%.1f tokens/s, %.3f GB/s of weights\n",
-              steps * static_cast<double>(written.texts.size()) / written.seconds,
-              steps * bytes / written.seconds / 1e9);
+  if (written.steps == 0) return;
+  std::printf("%.1f tokens/s, %.3f GB/s of weights\n", written.tokens / written.seconds,
+              written.steps * bytes / written.seconds / 1e9);
 }
 
 // begin: run
