@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <new>
 #include <string>
 #include <utility>
@@ -49,6 +50,15 @@ class HostMemory final : public MemorySource {
 
 /// The memory of the host: that of `operator new`, aligned to 64 bytes.
 detail::HostMemory& host_memory();
+
+namespace detail {
+
+/// Asks Linux for huge pages, with which large memory is read in less time. For memory of the host
+/// of which every byte will be used: then a program holds no more by it, since only pages that lie
+/// in this memory are asked for. It is advice, so nothing fails.
+void ask_for_huge_pages(void* memory, std::size_t bytes) noexcept;
+
+}  // namespace detail
 
 /// A share in a block of a pool, aligned to 64 bytes. Copies share the block. The last one returns
 /// it to the pool, which must outlive it. For one thread.
@@ -228,7 +238,19 @@ class Pool {
 
 #ifdef SHARDWISE_INLINE
 
+#include <sys/mman.h>
+
 namespace shardwise {
+
+SHARDWISE_INLINE void detail::ask_for_huge_pages([[maybe_unused]] void* memory,
+                                                 [[maybe_unused]] std::size_t bytes) noexcept {
+#ifdef MADV_HUGEPAGE
+  constexpr std::size_t page = std::size_t{2} << 20;
+  const std::size_t before = (page - reinterpret_cast<std::uintptr_t>(memory) % page) % page;
+  if (bytes < before + page) return;
+  ::madvise(static_cast<char*>(memory) + before, (bytes - before) / page * page, MADV_HUGEPAGE);
+#endif
+}
 
 SHARDWISE_INLINE Buffer::Block* Pool::allocate(Store& store, const SizeClass& size,
                                                std::size_t asked) {

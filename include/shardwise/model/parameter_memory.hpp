@@ -77,6 +77,8 @@ class ParameterMemory : public ParameterLayout {
   void allocate(Backend& backend, Pool& pool, bool trains) {
     const auto take = [&](auto*& memory, Buffer& buffer, std::size_t elements) {
       buffer = pool.take(elements * sizeof(*memory));
+      if constexpr (!DeviceBackend<Backend>)
+        ask_for_huge_pages(buffer.data(), elements * sizeof(*memory));
       memory = static_cast<std::remove_reference_t<decltype(memory)>>(buffer.data());
       detail::fill(backend, memory, elements, std::remove_reference_t<decltype(*memory)>{});
     };

@@ -4,7 +4,11 @@
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <sstream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -206,4 +210,39 @@ TEST_CASE("free blocks go back to a source that has no more memory, and lent or 
   CHECK(pool.reserved() == reserved);
   held = {};
   CHECK(pool.take(5 << 10).data() != nullptr);  // and the pool goes on
+}
+
+namespace {
+
+/// Whether a program of Linux has asked for huge pages at this address, as /proc/self/smaps says.
+bool asks_for_huge_pages(const void* address) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  std::ifstream maps("/proc/self/smaps");
+  bool is_in = false;
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t begin = 0, end = 0;
+    char dash = 0;
+    if (std::istringstream(line) >> std::hex >> begin >> dash >> end && dash == '-')
+      is_in = begin <= at && at < end;
+    if (is_in && line.starts_with("VmFlags:")) return line.find(" hg") != std::string::npos;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("huge pages are asked for where they lie in memory that is used") {
+  constexpr std::size_t page = std::size_t{2} << 20;
+  std::vector<char> memory(8 * page);  // at whatever address
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+  char* const first = memory.data() + (page - address % page) + page;
+  detail::ask_for_huge_pages(first + 64, 2 * page - 128);  // no whole page
+  CHECK(!asks_for_huge_pages(first + page / 2));
+  detail::ask_for_huge_pages(first - 64, 2 * page + 128);
+  detail::ask_for_huge_pages(nullptr, 0);
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage/enabled")) return;
+  CHECK(!asks_for_huge_pages(first - 64));
+  CHECK(asks_for_huge_pages(first));
+  CHECK(asks_for_huge_pages(first + 2 * page - 1));
+  CHECK(!asks_for_huge_pages(first + 2 * page));
 }

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/memory.hpp"
 
 namespace shardwise::detail::onednn {
 
@@ -23,6 +24,7 @@ class Scratch {
         throw memory_error(
             {"oneDNN backend: no memory for ", bytes,
              " bytes of scratch or packed weights; use smaller layers or more ranks"});
+      ask_for_huge_pages(data_.get(), bytes);
       size_ = bytes;
     }
     return data_.get();
