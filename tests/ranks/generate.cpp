@@ -410,6 +410,7 @@ TEST_CASE("ranks that write with other options, models, tokens or sequences are 
                  {"rank 1 was given other inputs than ranks 0, 2", end});
   check_mentions(told_of_writing({.prompt = {1, 2, 3, 5}}),
                  {"rank 1 was given other inputs than ranks 0, 2", end});
+  CHECK(told_of_writing({.prompt = {1, 2, 3}}) != "");
   CHECK(told_of_writing({.prompts = 1}) != "");
   CHECK(told_of_writing({.end_at = 2}) != "");
 }
