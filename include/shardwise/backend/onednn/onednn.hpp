@@ -13,6 +13,7 @@
 #include "shardwise/backend/detail/pooling_loops.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/backend/onednn/attention_heads.hpp"
+#include "shardwise/backend/onednn/row_product.hpp"
 #include "shardwise/backend/onednn/session.hpp"
 #include "shardwise/backend/onednn/threads.hpp"
 #include "shardwise/backend/onednn/weight_gradient.hpp"
@@ -75,7 +76,8 @@ class OneDnn {
 /// The products of one linear layer; see Backend for shapes. A weight that stays is packed if
 /// that pays at this number of rows (see PackedWeight), so equal calls give equal bits. Primitives
 /// are kept for the last row counts; a call with one of these row counts does not allocate in
-/// shardwise. Throws backend_error if the library fails.
+/// shardwise. A forward of one row is a loop of shardwise where that is faster (see RowProduct).
+/// Throws backend_error if the library fails.
 template <detail::OneDnnReal T>
 class OneDnn::Linear {
  public:
@@ -93,6 +95,8 @@ class OneDnn::Linear {
                T* y) {
     if (rows == 0 || out_ == 0) return;
     if (in_ == 0) return forward_of_nothing(rows, bias, activation, y);
+    if (rows == 1 && backend_->threads_ == 1 && detail::onednn::gains_from_row_product(in_))
+      return detail::onednn::RowProduct<T>{in_, out_, x, weight.data, bias, activation, y}.run();
     const ThreadLimit limit(backend_->threads_);
     forward_.run(backend_->session_, rows, x, weight, bias, activation, y);
   }

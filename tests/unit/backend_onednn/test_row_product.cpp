@@ -1,0 +1,140 @@
+// The product of one row, which OneDnn::Linear takes on one thread.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "shardwise/backend/onednn/onednn.hpp"
+#include "shardwise/backend/reference.hpp"
+#include "support/largest_difference.hpp"
+#include "support/onednn_dtypes.hpp"
+#include "unit/backend/linear_problem.hpp"
+
+using namespace shardwise;
+using backend_test::LinearProblem;
+
+namespace {
+
+/// As a layer calls it in training or in evaluation; both with a bias.
+template <class T>
+std::vector<T> forward(OneDnn& backend, const LinearProblem<T>& problem, bool stays,
+                       Activation activation = Activation::none) {
+  OneDnn::Linear<T> kernel(backend, problem.in, problem.out);
+  auto y = backend_test::unwritten<T>(problem.out);
+  kernel.forward(1, problem.x.data(), {problem.w.data(), 1, stays}, problem.bias.data(), activation,
+                 y.data());
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("one row: sums of a formula, at every remainder of vectors and parts", T, float,
+                   bf16) {
+  // x[i] = i + 1 and w[o, i] = o - i:
+  // y[o] = o in (in + 1) / 2 - (in - 1) in (in + 1) / 3 + bias[o], with bias[o] = 7 o.
+  for (std::size_t in = 1; in <= 70; ++in) {
+    for (std::size_t out = 1; out <= 26; ++out) {
+      std::vector<T> x, w, bias, y = backend_test::unwritten<T>(out);
+      const auto number = [](std::size_t n) { return static_cast<float>(n); };
+      for (std::size_t i = 0; i < in; ++i) x.push_back(static_cast<T>(number(i + 1)));
+      for (std::size_t o = 0; o < out; ++o) {
+        bias.push_back(static_cast<T>(number(7 * o)));
+        for (std::size_t i = 0; i < in; ++i) w.push_back(static_cast<T>(number(o) - number(i)));
+      }
+      for (const T* const added :
+           {static_cast<const T*>(bias.data()), static_cast<const T*>(nullptr)}) {
+        detail::onednn::RowProduct<T>{in,      out, x.data(), w.data(), added, Activation::none,
+                                      y.data()}
+            .run();
+        std::size_t wrong = 0;
+        for (std::size_t o = 0; o < out; ++o) {
+          const float expected = number(o * (in * (in + 1) / 2)) -
+                                 number((in - 1) * in * (in + 1) / 3) +
+                                 (added == nullptr ? 0.0F : number(7 * o));
+          wrong += static_cast<float>(y[o]) != static_cast<float>(static_cast<T>(expected));
+        }
+        CAPTURE(in);
+        CAPTURE(out);
+        CHECK(wrong == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("one row: every activation is that of the reference", T, float, bf16) {
+  if (!testing::onednn_computes<T>()) return;
+  OneDnn backend;
+  Reference reference;
+  const auto problem = LinearProblem<T>::of_reals(1, 100, 35);
+  Reference::Linear<T> oracle(reference, 100, 35);
+  const float close = std::same_as<T, float> ? 6e-6F : 0x1p-5F;  // see test_onednn.cpp
+  for (const Activation activation :
+       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh,
+        Activation::silu, Activation::tanh, Activation::sigmoid}) {
+    CAPTURE(name(activation));
+    std::vector<T> expected(35);
+    oracle.forward(1, problem.x.data(), {problem.w.data(), 1}, problem.bias.data(), activation,
+                   expected.data());
+    CHECK(testing::largest_difference(forward(backend, problem, true, activation), expected) <=
+          close);
+  }
+}
+
+TEST_CASE_TEMPLATE("one row: what is no number stays so, in every input and output", T, float,
+                   bf16) {
+  if (!testing::onednn_computes<T>()) return;
+  OneDnn backend;
+  const auto problem = LinearProblem<T>::of_reals(1, 70, 19);
+  for (std::size_t i = 0; i < problem.in; ++i) {
+    auto broken = problem;
+    const std::size_t o = i % problem.out;
+    broken.w[o * problem.in + i] = static_cast<T>(std::nanf(""));
+    const std::vector<T> y = forward(backend, broken, true, Activation::relu);
+    std::size_t wrong = 0;
+    for (std::size_t k = 0; k < y.size(); ++k)
+      wrong += std::isnan(static_cast<float>(y[k])) != (k == o);
+    CAPTURE(i);
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE_TEMPLATE("one row: equal bits in training and in evaluation, and no copy", T, float,
+                   bf16) {
+  if (!testing::onednn_computes<T>()) return;
+  if (!detail::onednn::gains_from_row_product(200)) return;  // then it is a product of the library
+  OneDnn backend;
+  auto problem = LinearProblem<T>::of_reals(1, 200, 130);
+  CHECK(backend_test::same(forward(backend, problem, true), forward(backend, problem, false)));
+
+  problem = LinearProblem<T>::of_integers(1, 200, 130);
+  OneDnn::Linear<T> kernel(backend, 200, 130);
+  std::vector<T> y(130);
+  for (int change = 0; change < 2; ++change) {
+    for (T& weight : problem.w) weight = static_cast<T>(static_cast<float>(weight) + 1.0F);
+    kernel.forward(1, problem.x.data(), {problem.w.data(), 1, true}, problem.bias.data(),
+                   Activation::none, y.data());
+    CHECK(backend_test::same(y, backend_test::rounded<T>(problem.forward(true))));
+  }
+}
+
+TEST_CASE_TEMPLATE("one row is the same as that row among others, and with several threads", T,
+                   float, bf16) {
+  if (!testing::onednn_computes<T>()) return;
+  const auto problem = LinearProblem<T>::of_integers(3, 200, 130);
+  const auto all = backend_test::rounded<T>(problem.forward(true));
+  for (const int threads : {1, 2}) {
+    OneDnn backend(threads);
+    OneDnn::Linear<T> kernel(backend, 200, 130);
+    std::vector<T> y(all.size());
+    for (const bool stays : {false, true}) {
+      for (std::size_t row = 0; row < problem.rows; ++row)
+        kernel.forward(1, problem.x.data() + row * 200, {problem.w.data(), 1, stays},
+                       problem.bias.data(), Activation::none, y.data() + row * 130);
+      CAPTURE(threads);
+      CAPTURE(stays);
+      CHECK(backend_test::same(y, all));
+    }
+  }
+}
