@@ -52,7 +52,7 @@ template <std::size_t Count, class T>
 }
 
 /// Whether RowProduct is faster than the library's products on one thread. It is for weights that
-/// are in no cache: on a Xeon 1.0 to 1.7 times as fast as `inner_product`, and 1.2 to 1.7 times as
+/// are in no cache: on a Xeon 1.1 to 1.7 times as fast as `inner_product`, and 1.3 to 1.8 times as
 /// a packed product (bench/log.md, "One row"). It is not with vectors of 8 floats, which leave too
 /// few registers for all sums, nor where adding up lanes takes longer than the products.
 inline bool gains_from_row_product(std::size_t in) {

@@ -63,9 +63,9 @@ class WeightProduct {
 
   /// From 1024 float rows on, the best plain product is as fast as a packed one. With fewer,
   /// packing is faster: up to two times at 16 rows, and 2 to 25 % from 128 on
-  /// (bench/kernels/linear.cpp, layers 1024 <-> 4096, AVX-512). At one row it depends on the
-  /// processor: on an EPYC 1.1 to 1.4 times as fast, on a Xeon 0.7 to 1.3 times; there RowProduct
-  /// reads the plain weight faster than both.
+  /// (bench/kernels/linear.cpp, layers 1024 <-> 4096, AVX-512). At one row it has 1.1 to
+  /// 1.4 times the speed of a plain product on an EPYC, and 0.6 to 1.3 times on a Xeon
+  /// (bench/log.md, "One row"): too little to be worth a copy that only some processors gain from.
   bool gains_from_packing(std::size_t rows) const {
     return rows > 1 && (context_.dtype != Dtype::float32 || rows < 1024);
   }
