@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <vector>
 

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 
 #include "shardwise/backend/activation.hpp"
@@ -14,8 +13,9 @@
 namespace shardwise::detail::onednn {
 
 ///@{
-/// sum += the products of two lines of 64 bytes: of 16 floats, or of 32 bf16, where a float has the
-/// bits of the second of two neighbours in its upper half.
+/// sum += the products of two lines of 64 bytes, which are 16 floats or 32 bf16. Of two
+/// neighbouring bf16, a shift of their 4 bytes makes the first one a float, and a mask the second
+/// one.
 [[gnu::always_inline]] inline void add_line(const float* a, const float* b, Floats16& sum) {
   Floats16 x, y;
   load(a, x);
