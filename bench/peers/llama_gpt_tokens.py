@@ -19,6 +19,7 @@ import numpy
 from turns import require_difference, take_turns, timed_by_call
 
 HEADS, PIECES = 12, 8
+SILENCE = llama_cpp.llama_log_callback(lambda *_: None)
 LAYERS = {  # of a block, by llama.cpp's names; the first one is several of ours below each other
     "attn_qkv": ["0.1.0", "0.1.1", "0.1.2"], "attn_norm": ["0.0"], "attn_output": ["0.2"],
     "ffn_norm": ["1.0"], "ffn_up": ["1.1"], "ffn_down": ["1.3"]}
@@ -104,7 +105,7 @@ def main(dtype, threads, folder, sequences):
     if not file.exists():
         subprocess.run([sys.executable, __file__, "write", dtype, folder, file], check=True)
     print(f"version llama.cpp of llama-cpp-python {llama_cpp.__version__}")
-    llama_cpp.llama_log_set(llama_cpp.llama_log_callback(lambda *_: None), None)
+    llama_cpp.llama_log_set(SILENCE, None)
     ids = load(folder, "ids")
     pieces = ids[:-sequences].reshape(PIECES, sequences, -1)
     behind = PIECES * pieces.shape[2]
