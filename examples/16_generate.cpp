@@ -25,7 +25,6 @@
 #include <string>
 #include <system_error>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "shardwise/checkpoint/config_file.hpp"
@@ -81,7 +80,7 @@ Tokens ids_of(const std::string& text) {
 struct Written {
   std::vector<Tokens> texts{};
   ///@{
-  /// Of all steps but the first one, which reads prompts.
+  /// Of all steps but the first one.
   double steps = 0;
   double tokens = 0;
   double seconds = 0;

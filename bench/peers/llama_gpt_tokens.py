@@ -19,7 +19,14 @@ import numpy
 from turns import require_difference, take_turns, timed_by_call
 
 HEADS, PIECES = 12, 8
-SILENCE = llama_cpp.llama_log_callback(lambda *_: None)
+ERROR = 4  # of ggml's levels
+
+
+@llama_cpp.llama_log_callback
+def tell_errors(level, text, _):
+    if level == ERROR:
+        print(text.decode(errors="replace"), end="", file=sys.stderr)
+
 LAYERS = {  # of a block, by llama.cpp's names; the first one is several of ours below each other
     "attn_qkv": ["0.1.0", "0.1.1", "0.1.2"], "attn_norm": ["0.0"], "attn_output": ["0.2"],
     "ffn_norm": ["1.0"], "ffn_up": ["1.1"], "ffn_down": ["1.3"]}
@@ -72,14 +79,14 @@ class Texts:
         self.model = llama_cpp.llama_model_load_from_file(str(file).encode(), parameters)
         options = llama_cpp.llama_context_default_params()
         options.n_ctx = sequences * tokens
-        options.n_batch = options.n_ubatch = 512
         options.n_seq_max = sequences
         options.n_threads = options.n_threads_batch = threads
         self.context = llama_cpp.llama_init_from_model(self.model, options)
         self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model))
 
     def read(self, ids, begin):
-        """The logits of the last token of each sequence, of which `ids` are the tokens from `begin` on."""
+        """Of each sequence the logits of the last token, in memory that the next call overwrites; `ids` are
+        its tokens from `begin` on."""
         batch = llama_cpp.llama_batch_init(ids.size, 0, 1)
         batch.n_tokens = ids.size
         for i, ((sequence, token), number) in enumerate(numpy.ndenumerate(ids)):
@@ -90,9 +97,9 @@ class Texts:
             sys.exit("llama.cpp could not read these tokens")
         lasts = range(ids.shape[1] - 1, ids.size, ids.shape[1])
         logits = [numpy.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self.context, i),
-                                           (self.vocabulary,)).copy() for i in lasts]
+                                           (self.vocabulary,)) for i in lasts]
         llama_cpp.llama_batch_free(batch)
-        return numpy.stack(logits)
+        return logits
 
     def shorten(self, sequences, tokens):
         for sequence in range(sequences):
@@ -105,7 +112,7 @@ def main(dtype, threads, folder, sequences):
     if not file.exists():
         subprocess.run([sys.executable, __file__, "write", dtype, folder, file], check=True)
     print(f"version llama.cpp of llama-cpp-python {llama_cpp.__version__}")
-    llama_cpp.llama_log_set(SILENCE, None)
+    llama_cpp.llama_log_set(tell_errors, None)
     ids = load(folder, "ids")
     pieces = ids[:-sequences].reshape(PIECES, sequences, -1)
     behind = PIECES * pieces.shape[2]
@@ -118,7 +125,7 @@ def main(dtype, threads, folder, sequences):
         texts.shorten(sequences, behind)
         return logits
 
-    exact, got = load(folder, "y").reshape(sequences, -1), step()
+    exact, got = load(folder, "y").reshape(sequences, -1), numpy.stack(step())
     require_difference("y", float(numpy.linalg.norm(got - exact) / numpy.linalg.norm(exact)),
                        dtype == "bf16", 1 / 128)
     if dtype == "float" and (got.argmax(1) != exact.argmax(1)).any():

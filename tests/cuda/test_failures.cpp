@@ -238,6 +238,11 @@ TEST_CASE("cuda: numbers go to the device and come back, more than fit the stagi
   CHECK_MESSAGE(stand_in::waits_with_work_behind - waits == 4, "five pieces, each but the last");
   cuda.to_host(data, 0, back.data());
   CHECK(stand_in::allocations == allocations);
+  Cuda other;
+  other.to_host(data, 1, back.data());
+  const int alive = stand_in::alive;
+  other.to_host(data, 1, back.data());
+  CHECK_MESSAGE(stand_in::alive == alive, "small copies need one piece");
 }
 
 TEST_CASE("cuda: a stream that waits for an event waits for the work before it") {

@@ -8,7 +8,7 @@ A bug changes an operator, a 0 or 1, a condition, a `!`, `++` or `--`, swaps two
 statement; never in comments, texts, assertions or what is thrown. A header has the same bugs in each run.
 
 Tests that include the header run first, one after another and small ones first, then some that include a
-header which includes it, until one finds the bug; eight at most, so look for more before you write one for a
+header which includes it, until one finds the bug; eight at most (three in CI), so look for more before you write one for a
 survivor. It may also be a change without an effect. What does not compile is left out. Prints each bug with
 what found it, and for each header and at the end how many survived.
 """

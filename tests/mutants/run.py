@@ -127,7 +127,8 @@ class Tree:
 
 
 def in_trees(tasks, seconds=None):
-    """Calls each task with a tree, several at a time, but begins none after so many seconds of this run."""
+    """Calls each task with a tree, several at a time, but begins none after so many seconds of this run and
+    a minute of its own."""
     waiting = queue.Queue()
     for task in tasks:
         waiting.put(task)
@@ -136,7 +137,7 @@ def in_trees(tasks, seconds=None):
     def work(tree):
         try:
             tree.configure()
-            end = BEGAN + seconds if seconds else float("inf")
+            end = max(BEGAN + seconds, time.monotonic() + 60) if seconds else float("inf")
             while not problems and time.monotonic() < end:
                 waiting.get_nowait()(tree)
         except queue.Empty:

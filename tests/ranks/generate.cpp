@@ -182,8 +182,8 @@ TEST_CASE("an error changes nothing") {
     check_mentions(refused([&] { generator.tokens(0); }), {"sequence 0 has ended"});
     CHECK(generator.step().size() == 1);
 
-    const Tokens unknown{1, 2, 3, vocabulary,
-                         4};  // the model does not know one in the second piece
+    // The model does not know one in the second piece.
+    const Tokens unknown{1, 2, 3, vocabulary, 4};
     CHECK(generator.add(unknown) == 2);
     CHECK(generator.step().size() == 1);
     for (int i = 0; i < 2; ++i) check_mentions(refused([&] { generator.step(); }), {"token id 17"});

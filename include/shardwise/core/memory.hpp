@@ -53,9 +53,9 @@ detail::HostMemory& host_memory();
 
 namespace detail {
 
-/// Asks Linux for huge pages, with which large memory is read in less time. For memory of the host
-/// of which every byte will be used: then a program holds no more by it, since only pages that lie
-/// in this memory are asked for. It is advice, so nothing fails.
+/// Asks Linux for huge pages, with which large memory is read in less time: for those that lie
+/// whole in this memory, which is of the host. A page is held as soon as one byte of it is used, so
+/// ask for memory that will be used whole. It is advice, so nothing fails.
 void ask_for_huge_pages(void* memory, std::size_t bytes) noexcept;
 
 }  // namespace detail

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <exception>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "shardwise/comm/check_level.hpp"
@@ -46,8 +45,8 @@ concept ReadsTokens = std::same_as<typename M::input_view, View<const std::int32
 }  // namespace detail
 
 /// Writes text with a model from token ids [batch, sequence] to logits [batch, sequence,
-/// vocabulary], or to those of the last tokens, [batch, vocabulary], see `last_logits`. Sequences
-/// may begin and end at any time:
+/// vocabulary], or to those of the last tokens, [batch, vocabulary]: see `last_logits`, with which
+/// ranks make and send no logits of prompts. Sequences may begin and end at any time:
 ///
 ///     Generator generator(model, {.sequences = 8, .tokens = 2048}, {.temperature = 0.8});
 ///     const std::size_t number = generator.add(prompt);
@@ -64,8 +63,8 @@ concept ReadsTokens = std::same_as<typename M::input_view, View<const std::int32
 /// prompts allocate no memory, but for scratch memory of OneDnn where the tokens of a sequence
 /// exceed a power of two.
 ///
-/// Where ranks compare their calls, the first call of the model in each step also compares seed and
-/// sizes of the model, the options of sampling, and tokens and sequences: ranks that differ would
+/// Where ranks compare their calls, the first one of each batch also compares seed and sizes of the
+/// model, the options of sampling, and tokens and sequences: ranks that differ would
 /// feed other tokens to one model.
 /// layout   ids Invariant; logits Invariant, or in a layout that can become it
 template <class M>
@@ -119,7 +118,8 @@ class Generator {
   ///          or models; argument_error if a sequence has as many tokens as there is room for;
   ///          shape_error for an output that is not such logits; as Model::evaluate, and as
   ///          Sampler::pick. No sequence then has a new token. A prompt with an id that the model
-  ///          does not know stops the steps that read it, until its sequence is ended
+  ///          does not know stops the steps that read it, until its sequence is ended; on a device,
+  ///          where ids are not looked at, with a numeric_error for its first token
   std::span<const Generated> step() {
     chosen_.clear();
     for (const Active& one : active_) require_place_for_token(one);
@@ -215,7 +215,7 @@ class Generator {
   /// The batch of a step. Of each sample the logits of the last token are used, and with
   /// `last_logits` there are no others: so a sample ends with the last token of a sequence. In
   /// front of it are tokens of prompts, in equal shares, whatever sequences they are of. So there
-  /// is hardly any padding.
+  /// are fewer rows of padding than samples.
   struct Batch {
     std::size_t of_prompts = 0;  // tokens in front of the last one of their sequence
     std::size_t last = 0;        // tokens that are the last one
@@ -328,23 +328,22 @@ class Generator {
                          " samples the model gives ", shape,
                          ", but it must give logits [batch, sequence, vocabulary], or [batch, "
                          "vocabulary] as with last_logits"});
-    const std::span<const T> rows = on_host(logits);
     for (const Active& one : active_) {
       if (!is_read(one)) continue;
       const std::size_t sample = chosen_.size();
       const std::size_t row = of_all ? batch.last_row(sample) : sample;
-      const auto of_last = rows.subspan(row * vocabulary, vocabulary);
+      const auto of_last = on_host(logits.span().subspan(row * vocabulary, vocabulary));
       chosen_.push_back({one.number, sampler_.pick(of_last, one.number, one.tokens.size())});
     }
   }
 
-  std::span<const T> on_host(const View<const T, Invariant>& logits) {
+  std::span<const T> on_host(std::span<const T> logits) {
     if constexpr (DeviceBackend<typename M::backend_type>) {
       on_host_.resize(logits.size());
       detail::to_host(model_.backend(), logits.data(), logits.size(), on_host_.data());
       return on_host_;
     } else {
-      return logits.span();
+      return logits;
     }
   }
 

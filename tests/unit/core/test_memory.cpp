@@ -236,6 +236,7 @@ TEST_CASE("huge pages are asked for where they lie in memory that is used") {
   std::vector<char> memory(8 * page);  // at whatever address
   const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
   char* const first = memory.data() + (page - address % page) + page;
+  if (asks_for_huge_pages(first)) return;                  // the C library was told to ask for all
   detail::ask_for_huge_pages(first + 64, 2 * page - 128);  // no whole page
   CHECK(!asks_for_huge_pages(first + page / 2));
   detail::ask_for_huge_pages(first - 64, 2 * page + 128);

@@ -36,11 +36,12 @@ class Staging {
     auto& [now, next] = pieces_;
     if (bytes > 0) begin_copy(now, 0);
     for (std::size_t done = 0; done < bytes; done += most) {
-      if (done + most < bytes) begin_copy(next, done + most);
+      const bool is_last = bytes - done <= most;
+      if (!is_last) begin_copy(next, done + most);
       now.written->synchronize();
       std::memcpy(static_cast<std::byte*>(to) + done, now.memory.get(),
                   std::min(bytes - done, most));
-      std::swap(now, next);
+      if (!is_last) std::swap(now, next);
     }
   }
 
