@@ -27,6 +27,12 @@ struct Text {
     const GptBatch random(
         {.vocabulary = gpt2_sizes.vocabulary, .samples = sequences, .tokens = behind + 1});
     ids = random.ids;
+    for (std::size_t sequence = 0; sequence < sequences; ++sequence) {
+      for (std::size_t i = 0; i < pieces; ++i)
+        whole.insert(whole.end(), piece(i) + sequence * of_piece(),
+                     piece(i) + (sequence + 1) * of_piece());
+      whole.push_back(piece(pieces)[sequence]);
+    }
   }
 
   std::size_t of_piece() const { return behind / pieces; }
@@ -36,6 +42,7 @@ struct Text {
 
   std::size_t sequences, behind;
   std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> whole{};  ///< the same as [sequence, token]
 };
 
 /// The GPT on some ranks, with a cache that has read the pieces of a text.
@@ -67,9 +74,9 @@ class Writer {
     logits = evaluate(text_.piece(Text::pieces), 1);
     shorten(text_.behind);
   }
-  /// The whole text at once, which is then taken back.
+  /// Logits of the whole texts, which it reads at once and then takes back.
   void read_at_once() {
-    evaluate(text_.ids.data(), text_.behind);
+    logits = evaluate(text_.whole.data(), text_.behind + 1);
     shorten(0);
   }
 

@@ -1,7 +1,8 @@
 // The next token of texts by a GPT-2 with a cache of keys and values, see
-// models/gpt_tokens_model.hpp, on one thread or two thread ranks. It contends as turns.hpp says, or
-// writes the problem: token ids, all parameters, and as y the logits of the last token, computed in
-// float on one rank.
+// models/gpt_tokens_model.hpp, on one thread or two thread ranks: of texts that were read before,
+// or with `whole` of texts that are read in the same call. It contends as turns.hpp says, or writes
+// the problem: token ids, all parameters, and as y the logits of the last token, computed in float
+// on one rank.
 
 #include <cstddef>
 #include <filesystem>
@@ -17,6 +18,7 @@
 #include "peers/turns.hpp"
 #include "shardwise/interop/npy.hpp"
 #include "shardwise/models/gpt2.hpp"
+#include "shardwise/models/last_logits.hpp"
 
 namespace {
 
@@ -49,15 +51,23 @@ void make(const std::filesystem::path& folder, const Text& text) {
   write("y", model.logits.data(), logits_of(text));
 }
 
+struct Problem {
+  bool is_whole;  ///< whether a call reads the whole texts
+  std::filesystem::path folder;
+  Text text;
+};
+
 /// The first rank, which has the first logits, says how far they are from exact.
 template <class T, class C, class Next>
-void contend(C& ranks, const Next& next, const std::filesystem::path& folder, const Text& text) {
+void contend(C& ranks, const Next& next, const Problem& problem) {
+  const auto& [is_whole, folder, text] = problem;
   const sw::detail::onednn::ThreadLimit one_thread(1);
   const bool speaks = ranks.rank() == 0;
   if (speaks) peers::print_versions();
-  auto model = bench::writer<T>(sw::gpt2(gpt2_sizes.config()), ranks, text);
-  model.read_text();
-  model();
+  auto model = bench::writer<T>(sw::last_logits(sw::gpt2(gpt2_sizes.config())), ranks, text);
+  if (!is_whole) model.read_text();
+  const auto call = [&] { is_whole ? model.read_at_once() : model(); };
+  call();
   const std::vector<float> exact = peers::load(folder, "y", logits_of(text));
   std::vector<T> got;
   std::vector<float> wanted;
@@ -67,17 +77,16 @@ void contend(C& ranks, const Next& next, const std::filesystem::path& folder, co
     wanted.push_back(exact[i / here * gpt2_sizes.vocabulary + i % here]);
   }
   if (speaks) peers::require_close<T>("y", got, wanted, sizeof(T) == 2 ? 1.0 / 32 : 1e-5, speaks);
-  peers::take_turns(speaks, next, [&](bool) { model(); });
+  peers::take_turns(speaks, next, [&](bool) { call(); });
 }
 
 template <class T>
-void contend(const std::string& threads, const std::filesystem::path& folder, const Text& text) {
+void contend(const std::string& threads, const Problem& problem) {
   if (threads == "2")
-    return peers::on_two_threads([&](sw::ThreadCommunicator& ranks, const auto& next) {
-      contend<T>(ranks, next, folder, text);
-    });
+    return peers::on_two_threads(
+        [&](sw::ThreadCommunicator& ranks, const auto& next) { contend<T>(ranks, next, problem); });
   sw::SingleRank alone;
-  contend<T>(alone, peers::read_turn, folder, text);
+  contend<T>(alone, peers::read_turn, problem);
 }
 
 }  // namespace
@@ -87,13 +96,13 @@ int main(int argc, char** argv) {
     const std::vector<std::string> words(argv + 1, argv + argc);
     if (words.size() == 4 && words[0] == "make")
       make(words[1], text_of({words[2], words[3]}));
-    else if (words.size() == 5 && words[0] == "float")
-      contend<float>(words[1], words[2], text_of({words[3], words[4]}));
-    else if (words.size() == 5 && words[0] == "bf16")
-      contend<sw::bf16>(words[1], words[2], text_of({words[3], words[4]}));
+    else if (words.size() == 6 && (words[0] == "float" || words[0] == "bf16"))
+      (words[0] == "float" ? contend<float> : contend<sw::bf16>)(words[1],
+                                                                 {words[2] == "whole", words[3],
+                                                                  text_of({words[4], words[5]})});
     else
       throw std::runtime_error(
           "usage: peer_gpt_tokens make FOLDER SEQUENCES BEHIND, or peer_gpt_tokens float|bf16 1|2 "
-          "FOLDER SEQUENCES BEHIND");
+          "next|whole FOLDER SEQUENCES BEHIND");
   });
 }

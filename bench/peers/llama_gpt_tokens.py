@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The next token of texts by a GPT-2 in llama.cpp, as it comes, as a contender; see gpt_tokens.cpp.
 
-usage: llama_gpt_tokens.py float|bf16 THREADS FOLDER SEQUENCES
+usage: llama_gpt_tokens.py float|bf16 THREADS next|whole FOLDER SEQUENCES
 
 Writes the problem's parameters as GGUF beside them, in a process of its own, so that its memory is not
 counted. llama.cpp keeps keys and values in fp16 and looks GELU up in a table of fp16, so its logits are
@@ -106,7 +106,7 @@ class Texts:
             llama_cpp.llama_memory_seq_rm(llama_cpp.llama_get_memory(self.context), sequence, tokens, -1)
 
 
-def main(dtype, threads, folder, sequences):
+def main(dtype, threads, what, folder, sequences):
     folder, sequences = Path(folder), int(sequences)
     file = folder / f"{dtype}.gguf"
     if not file.exists():
@@ -117,12 +117,15 @@ def main(dtype, threads, folder, sequences):
     pieces = ids[:-sequences].reshape(PIECES, sequences, -1)
     behind = PIECES * pieces.shape[2]
     texts = Texts(file, int(threads), sequences, behind + 1)
-    for i, piece in enumerate(pieces):
-        texts.read(piece, i * piece.shape[1])
+    before, following = pieces.swapaxes(0, 1).reshape(sequences, -1), ids[-sequences:, None]
+    if what == "whole":
+        before, following = before[:, :0], numpy.concatenate((before, following), 1)
+    for begin in range(0, before.shape[1], pieces.shape[2]):
+        texts.read(before[:, begin:begin + pieces.shape[2]], begin)
 
     def step():
-        logits = texts.read(ids[-sequences:, None], behind)
-        texts.shorten(sequences, behind)
+        logits = texts.read(following, before.shape[1])
+        texts.shorten(sequences, before.shape[1])
         return logits
 
     exact, got = load(folder, "y").reshape(sequences, -1), numpy.stack(step())
@@ -134,9 +137,9 @@ def main(dtype, threads, folder, sequences):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 5:
-        sys.exit(__doc__)
-    if sys.argv[1] == "write":
+    if len(sys.argv) == 5 and sys.argv[1] == "write":
         write(sys.argv[2], *map(Path, sys.argv[3:]))
-    else:
+    elif len(sys.argv) == 6:
         main(*sys.argv[1:])
+    else:
+        sys.exit(__doc__)

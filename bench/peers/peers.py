@@ -87,10 +87,10 @@ def gpts(at, *_):
             ("PyTorch, 2 threads", at.python_of("torch_gpt.py"), ["step"])]
 
 
-def tokens_of_gpts(at, dtype, sizes):
+def tokens_of_gpts(at, dtype, sizes, what="next"):
     return [contender for threads in ("1", "2") for contender in (
-        (f"ours, threads: {threads}", [*at.ours("peer_gpt_tokens", dtype, threads), *sizes], ["step"]),
-        *((f"{name}, threads: {threads}", [*at.python_of(program, dtype, threads), sizes[0]], ["step"])
+        (f"ours, threads: {threads}", [*at.ours("peer_gpt_tokens", dtype, threads, what), *sizes], ["step"]),
+        *((f"{name}, threads: {threads}", [*at.python_of(program, dtype, threads, what), sizes[0]], ["step"])
           for name, program in (("PyTorch", "torch_gpt_tokens.py"), ("llama.cpp", "llama_gpt_tokens.py"))))]
 
 
@@ -112,6 +112,10 @@ KINDS = {
     "tokens": Kind([(f"{sequences} x {behind}", [sequences, behind])
                     for sequences, behind in (("1", "1000"), ("8", "8"), ("8", "1000"))],
                    ["float", "bf16"], ["peer_gpt_tokens", "make"], tokens_of_gpts),
+    "prompts": Kind([(f"{sequences} x {int(behind) + 1}", [sequences, behind])
+                     for sequences, behind in (("16", "8"), ("1", "512"))],
+                    ["float", "bf16"], ["peer_gpt_tokens", "make"],
+                    lambda *problem: tokens_of_gpts(*problem, "whole")),
 }
 
 

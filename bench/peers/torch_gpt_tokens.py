@@ -2,7 +2,7 @@
 """The next token of texts by a GPT-2 in PyTorch, whose keys and values are in memory that was taken
 beforehand, as a contender; see gpt_tokens.cpp.
 
-usage: torch_gpt_tokens.py float|bf16 THREADS FOLDER SEQUENCES
+usage: torch_gpt_tokens.py float|bf16 THREADS next|whole FOLDER SEQUENCES
 """
 
 import sys
@@ -35,7 +35,7 @@ def texts(ids, sequences):
     return pieces.transpose(0, 1).flatten(1), ids[-sequences:].unsqueeze(1)
 
 
-def main(dtype, threads, folder, sequences):
+def main(dtype, threads, what, folder, sequences):
     folder, sequences = Path(folder), int(sequences)
     torch.set_num_threads(int(threads))
     print(f"version PyTorch {torch.__version__}")
@@ -56,9 +56,11 @@ def main(dtype, threads, folder, sequences):
         x = model.tokens(ids) + model.positions.weight[begin:begin + ids.shape[1]]
         return functional.linear(model.norm(model.blocks(x))[:, -1], weight)
 
+    whole = torch.cat((read, following), 1)
+
     def step():
         with torch.inference_mode():
-            return logits_of(following, read.shape[1])
+            return logits_of(whole, 0) if what == "whole" else logits_of(following, read.shape[1])
 
     with torch.inference_mode():
         logits_of(read, 0)
@@ -69,6 +71,6 @@ def main(dtype, threads, folder, sequences):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 5:
+    if len(sys.argv) != 6:
         sys.exit(__doc__)
     main(*sys.argv[1:])
