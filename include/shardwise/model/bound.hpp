@@ -91,8 +91,7 @@ class Bound {
       const Shape in = x.global();
       Value<T, Out> y(std::move(x), out_shape);
       if (run.pass.saves()) save_output(run, in, y);
-      if constexpr (gives_rows)
-        y = detail::with_rows_given<L, false>(run, std::move(y), layer_, parameters_.in);
+      if constexpr (gives_rows) detail::give_rows<L, false>(run, y, layer_, parameters_.in);
       return y;
     } else {
       const View<const X, In> in = x.view();
@@ -107,8 +106,7 @@ class Bound {
       if (run.pass.saves()) save_output(run, in.global(), y);
       if (run.pass.finds_non_finite())
         detail::require_finite(run.backend, run.pool, run.all_ranks, y.view().span(), "the output");
-      if constexpr (gives_rows)
-        y = detail::with_rows_given<L, false>(run, std::move(y), layer_, parameters_.in);
+      if constexpr (gives_rows) detail::give_rows<L, false>(run, y, layer_, parameters_.in);
       return y;
     }
   }
@@ -116,8 +114,7 @@ class Bound {
   /// Writes the gradients of parameters, and converts the gradient of the input back.
   input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Out>>&& given) {
     Value<T, dual_t<Out>> dy = std::move(given);  // to release its memory with this call
-    if constexpr (gives_rows)
-      dy = detail::with_rows_given<L, true>(run, std::move(dy), layer_, parameters_.in);
+    if constexpr (gives_rows) detail::give_rows<L, true>(run, dy, layer_, parameters_.in);
     [[maybe_unused]] SavedByPart& mine = saved_of(run);
     if constexpr (detail::only_reshapes<L>) {
       return sent_back(run, Value<T, dual_t<In>>(std::move(dy), mine.in));
@@ -132,21 +129,14 @@ class Bound {
       } else {
         const Saved saved = taken(mine);
         const View<const T, dual_t<Out>> in = dy.view();
-        Value<T, dual_t<In>> dx;
-        View<T, dual_t<In>> dx_view;
-        if constexpr (S::input_gradient) {
-          dx = detail::works_in_place<L> && dy.may_write()
-                   ? Value<T, dual_t<In>>(std::move(dy), mine.in)
-                   : Value<T, dual_t<In>>(run.pool, mine.in, run.place());
-          dx_view = dx.writable();
-        }
+        Value<T, dual_t<In>> dx = gradient_for(run, dy, mine.in);
         {
           Call at = call(run, mine.in);
           at.whole.begin_gradients();
           if constexpr (L::saves == Saves::nothing) {
-            layer_.backward(at.frame, saved, in, dx_view);
+            layer_.backward(at.frame, saved, in, dx.writable());
           } else {
-            layer_.backward(at.frame, saved.view(), in, dx_view);
+            layer_.backward(at.frame, saved.view(), in, dx.writable());
           }
           at.end_gradients();
         }
@@ -221,20 +211,30 @@ class Bound {
     }
     return Value<T, Out>(run.pool, shape, run.place());
   }
+  /// The same for the gradient of the input; none, if that has no gradient.
+  static Value<T, dual_t<In>> gradient_for([[maybe_unused]] Run<Ctx>& run,
+                                           [[maybe_unused]] Value<T, dual_t<Out>>& dy,
+                                           [[maybe_unused]] const Shape& shape) {
+    if constexpr (!S::input_gradient) return {};
+    if constexpr (detail::works_in_place<L>)
+      if (dy.may_write()) return Value<T, dual_t<In>>(std::move(dy), shape);
+    return Value<T, dual_t<In>>(run.pool, shape, run.place());
+  }
 
   static constexpr bool gives_rows =
       MeshCommunicator<typename Ctx::communicator> && detail::GivesRows<L>;
 
   /// The input in the layer's layout, and over `context` with the rows that the layer reads.
   Value<X, In> taken(Run<Ctx>& run, Value<X, typename E::offered>&& offered) const {
-    return detail::with_rows_taken<L, false>(run, converted<In>(run, std::move(offered)),
-                                             parameters_.in);
+    Value<X, In> x = converted<In>(run, std::move(offered));
+    detail::take_rows<L, false>(run, x, parameters_.in);
+    return x;
   }
 
   /// The gradient of the input as it was offered.
   auto sent_back(Run<Ctx>& run, Value<T, dual_t<In>>&& dx) const {
-    return converted<dual_t<typename E::offered>>(
-        run, detail::with_rows_taken<L, true>(run, std::move(dx), parameters_.in));
+    detail::take_rows<L, true>(run, dx, parameters_.in);
+    return converted<dual_t<typename E::offered>>(run, std::move(dx));
   }
 
   static std::unique_ptr<SavedByLayer> own_saved() {

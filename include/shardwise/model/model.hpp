@@ -184,7 +184,8 @@ class Model : public ModelBase<Ctx> {
   /// sends    `plan().forward`
   /// throws   argument_error for segments that overlap or leave their sample, and for a flight that
   ///          is not reserved; shape_error and others, with the layer's place
-  output_view forward(input_view x, const ForwardOptions& options = {}) requires(Use::trains) {
+  output_view forward(const input_view& x,
+                      const ForwardOptions& options = {}) requires(Use::trains) {
     const auto call = this->in_call();
     const Shape first = detail::global_shapes(x)[0];
     this->begin_batch(options.flight, first, detail::segments_in(options, first));
@@ -220,7 +221,7 @@ class Model : public ModelBase<Ctx> {
   ///          all tokens: on a mesh with several ranks along another axis than `tensor`, for an
   ///          attention of samples that are split or of windows over tokens that are, and for one
   ///          whose tokens see later ones
-  output_view evaluate(input_view x, const EvaluateOptions& options = {}) {
+  output_view evaluate(const input_view& x, const EvaluateOptions& options = {}) {
     const auto call = this->in_call();
     const Shape first = detail::global_shapes(x)[0];
     const detail::SegmentsOf segments = detail::segments_in(options, first);
@@ -249,7 +250,7 @@ class Model : public ModelBase<Ctx> {
   /// throws   argument_error without a forward in this flight since the last backward or evaluate,
   ///          and for a flight that is not reserved; shape_error if dy does not have the shape of
   ///          that output
-  auto backward(output_gradient_view dy, Flight flight = {}) requires(Use::trains) {
+  auto backward(const output_gradient_view& dy, Flight flight = {}) requires(Use::trains) {
     static_assert(detail::goes_backward<Architecture, Use, E>,
                   "nothing in this model has a gradient: it has no parameters, and its use does "
                   "not ask for the gradient of its input (TrainWithInputGradient does).");
@@ -275,7 +276,7 @@ class Model : public ModelBase<Ctx> {
   /// sends    `plan().backward`; backward_parameters nothing
   /// throws   as backward; argument_error for backward_parameters without a backward_input before
   ///          it in its flight, and for a forward in between in this flight
-  auto backward_input(output_gradient_view dy,
+  auto backward_input(const output_gradient_view& dy,
                       Flight flight = {}) requires(Use::trains&& Base::is_on_mesh) {
     const auto call = this->in_call();
     const detail::SetMeanwhile later(run_.pass.leaves_parameters, true);

@@ -233,11 +233,11 @@ Shape output_shape_here(const Run<Context>& run, const L& layer, const Shape& in
   return is_cut ? out : layer.output_shape(in);
 }
 
-/// The input of L, with the rows that L reads in place of those of the rank's block; with Back, the
+/// Gives the input of L the rows that L reads in place of those of the rank's block; with Back, the
 /// way back of its gradient.
 template <class L, bool Back, class Context, class T, PlainLayout In>
-Value<T, In> with_rows_taken(Run<Context>& run, Value<T, In>&& value,
-                             [[maybe_unused]] const Shape& bound) {
+void take_rows([[maybe_unused]] Run<Context>& run, [[maybe_unused]] Value<T, In>& value,
+               [[maybe_unused]] const Shape& bound) {
   if constexpr (MeshCommunicator<typename Context::communicator> && MovesRows<L>) {
     const int ranks = run.all_ranks.sizes().context;
     if (ranks > 1)
@@ -246,21 +246,18 @@ Value<T, In> with_rows_taken(Run<Context>& run, Value<T, In>&& value,
             run, std::move(value), extent_of(bound, axis_over_context(bound)));
       });
   }
-  return std::move(value);
 }
 
-/// What L gives, as the rank's block of rows; with Back, the way back of its gradient.
+/// Makes what L gives the rank's block of rows; with Back, the way back of its gradient.
 template <class L, bool Back, class Context, class T, PlainLayout Out>
-Value<T, Out> with_rows_given(Run<Context>& run, Value<T, Out>&& value, const L& layer,
-                              const Shape& bound) {
+void give_rows(Run<Context>& run, Value<T, Out>& value, const L& layer, const Shape& bound) {
   const int ranks = run.all_ranks.sizes().context;
-  if (ranks == 1) return std::move(value);
+  if (ranks == 1) return;
   const Shape out = layer.output_shape(bound);
   for_rows_given<L>(bound, out, ranks, [&]<class R>() {
     value = moved_over_context<std::conditional_t<Back, adjoint_t<R>, R>>(
         run, std::move(value), extent_of(out, axis_over_context(out)));
   });
-  return std::move(value);
 }
 
 }  // namespace shardwise::detail

@@ -207,10 +207,9 @@ Value<T, To> moved(Run<Context>& run, Value<T, From>&& value) {
     const Observation here(run.observer,
                            [&] { return redistributing<R>(value.global(), dtype_v<T>); });
     const View<const T, From> in = value.view();
-    Value<T, To> result;
-    if constexpr (R::movement == Movement::all_reduce)
-      if (value.may_write()) result = Value<T, To>(std::move(value));
-    if (!result.may_write()) result = Value<T, To>(run.pool, in.global(), run.place());
+    Value<T, To> result = R::movement == Movement::all_reduce && value.may_write()
+                              ? Value<T, To>(std::move(value))
+                              : Value<T, To>(run.pool, in.global(), run.place());
     if constexpr (std::same_as<From, Partial> &&
                   CollectivesGoOn<std::remove_reference_t<decltype(run.ranks)>>) {
       if constexpr (R::movement != Movement::all_reduce) {
@@ -223,7 +222,7 @@ Value<T, To> moved(Run<Context>& run, Value<T, From>&& value) {
       }
     }
     redistribute(run.backend, run.ranks, run.pool, in, result.writable());
-    value = {};  // otherwise its owner may hold it until the whole model has run
+    value.release();  // otherwise its owner may hold it until the whole model has run
     return result;
   }
 }

@@ -16,7 +16,7 @@ inline Shape with_block(Shape whole, std::size_t axis, Place of) {
 
 /// out = the rank's part of in, of which every rank holds the whole.
 template <class B, class T, Layout From, SplitLayout To>
-void slice(B& backend, View<const T, From> in, View<T, To> out) {
+void slice(B& backend, const View<const T, From>& in, const View<T, To>& out) {
   const std::size_t axis = split_position<To>(out.global());
   const Interval block = local_block<To>(out.global(), out.place());
   copy_box(backend, out.local(), in.data(), BoxIn{in.local(), {}}.at(axis, block.offset),
@@ -25,7 +25,7 @@ void slice(B& backend, View<const T, From> in, View<T, To> out) {
 
 /// out = zeros, with `in` at the position of the rank's part.
 template <class B, class T, SplitLayout From, Layout To>
-void pad(B& backend, View<const T, From> in, View<T, To> out) {
+void pad(B& backend, const View<const T, From>& in, const View<T, To>& out) {
   const std::size_t axis = split_position<From>(in.global());
   const Interval block = local_block<From>(in.global(), in.place());
   fill(backend, out.data(), out.size(), T{});
@@ -35,13 +35,13 @@ void pad(B& backend, View<const T, From> in, View<T, To> out) {
 
 /// out = in, unless both are the same memory.
 template <class B, class T, Layout From, Layout To>
-void keep(B& backend, View<const T, From> in, View<T, To> out) {
+void keep(B& backend, const View<const T, From>& in, const View<T, To>& out) {
   copy(backend, in.data(), in.size(), out.data());
 }
 
 /// out = in on the first rank and zeros on the others.
 template <class B, class T, Layout From, Layout To>
-void keep_first(B& backend, View<const T, From> in, View<T, To> out) {
+void keep_first(B& backend, const View<const T, From>& in, const View<T, To>& out) {
   if (in.place().rank == 0) {
     keep(backend, in, out);
   } else {

@@ -124,8 +124,8 @@ void run_steps(B& backend, M& ranks, Pool& pool, const MeshRedistribution<B, M, 
 ///          overlap; argument_error for another reduction than a sum if a step is not an
 ///          all-reduce; later the communicator's errors
 template <class B, detail::MeshCommunicator M, class T, Layout From, Layout To>
-void redistribute(B& backend, M& ranks, Pool& pool, View<const T, From> in, View<T, To> out,
-                  Reduction reduction = Reduction::sum) {
+void redistribute(B& backend, M& ranks, Pool& pool, const View<const T, From>& in,
+                  const View<T, To>& out, Reduction reduction = Reduction::sum) {
   const MeshPlace& place = ranks.place();
   if constexpr (detail::checks_locally<M>()) {
     constexpr detail::MeshLayoutValue from = detail::layout_value<From>;

@@ -62,8 +62,8 @@ constexpr Place place_of(const C& ranks) {
 /// throws   shape_error, argument_error for views that do not fit; argument_error for another
 ///          reduction than a sum if it is not an all-reduce; the communicator's errors
 template <class B, Communicator C, class T, Layout From, Layout To>
-void redistribute([[maybe_unused]] B& backend, C& ranks, Pool& pool, View<const T, From> in,
-                  View<T, To> out, Reduction reduction = Reduction::sum) {
+void redistribute([[maybe_unused]] B& backend, C& ranks, Pool& pool, const View<const T, From>& in,
+                  const View<T, To>& out, Reduction reduction = Reduction::sum) {
   static_assert(!detail::MeshCommunicator<C>,
                 "these ranks have axes, and the redistribution over them is in another header: "
                 "include shardwise/redistribute/mesh.hpp.");
@@ -109,7 +109,7 @@ void redistribute([[maybe_unused]] B& backend, C& ranks, Pool& pool, View<const 
 
 /// The same on memory of the host, without a backend.
 template <Communicator C, class T, Layout From, Layout To>
-void redistribute(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out,
+void redistribute(C& ranks, Pool& pool, const View<const T, From>& in, const View<T, To>& out,
                   Reduction reduction = Reduction::sum) {
   detail::NoBackend none;
   redistribute(none, ranks, pool, in, out, reduction);

@@ -138,7 +138,7 @@ double loss_in_phase(M& model, const typename M::output_view& prediction, const 
 
 /// Returns the loss of one batch, and adds its gradients times `scale`.
 template <class M, class Target, class Chosen>
-double loss_and_gradients(M& model, typename M::input_view x, const Target& target,
+double loss_and_gradients(M& model, const typename M::input_view& x, const Target& target,
                           const Chosen& loss, BatchInStep in_step, double scale,
                           std::span<const Segment> segments) {
   require_fitting_target(model, x, target, loss);
@@ -198,8 +198,8 @@ class Step {
   ///          if the loss is not finite, as Model::find_non_finite says; errors of layers and loss.
   ///          Each of them discards the step
   template <class Target, class Chosen>
-  [[gnu::noinline]] double add(typename M::input_view x, const Target& target, const Chosen& loss,
-                               std::span<const Segment> segments = {}) {
+  [[gnu::noinline]] double add(const typename M::input_view& x, const Target& target,
+                               const Chosen& loss, std::span<const Segment> segments = {}) {
     static_assert(detail::must_be_loss<Chosen, detail::tensors_of<typename M::output_layout>>());
     M& model = open_model("add");
     detail::Traffic* const traffic = model.run().traffic;
@@ -289,9 +289,9 @@ class Step {
 ///          that reaches them while they gather what an optimizer with shares has changed says
 ///          that parameters are then in between, and that a checkpoint is to be loaded
 template <class M, class Target, class Chosen, class Rule>
-double train_step(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
-                  Optimizer<Rule, M>& optimizer, const StepOptions& options = {},
-                  std::span<const Segment> segments = {}) {
+double train_step(M& model, const typename M::input_view& x, const Target& target,
+                  const Chosen& loss, Optimizer<Rule, M>& optimizer,
+                  const StepOptions& options = {}, std::span<const Segment> segments = {}) {
   detail::require_own(model, optimizer, "train_step");
   Step step(optimizer, detail::samples_of(x), options);
   const double value = step.add(x, target, loss, segments);
