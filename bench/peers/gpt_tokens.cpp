@@ -60,18 +60,18 @@ struct Problem {
 /// The first rank, which has the first logits, says how far they are from exact.
 template <class T, class C, class Next>
 void contend(C& ranks, const Next& next, const Problem& problem) {
-  const auto& [is_whole, folder, text] = problem;
   const sw::detail::onednn::ThreadLimit one_thread(1);
   const bool speaks = ranks.rank() == 0;
   if (speaks) peers::print_versions();
-  auto model = bench::writer<T>(sw::last_logits(sw::gpt2(gpt2_sizes.config())), ranks, text);
-  if (!is_whole) model.read_text();
-  const auto call = [&] { is_whole ? model.read_at_once() : model(); };
+  auto model =
+      bench::writer<T>(sw::last_logits(sw::gpt2(gpt2_sizes.config())), ranks, problem.text);
+  if (!problem.is_whole) model.read_text();
+  const auto call = [&] { problem.is_whole ? model.read_at_once() : model(); };
   call();
-  const std::vector<float> exact = peers::load(folder, "y", logits_of(text));
+  const std::vector<float> exact = peers::load(problem.folder, "y", logits_of(problem.text));
   std::vector<T> got;
   std::vector<float> wanted;
-  const std::size_t here = model.logits.size() / text.sequences;
+  const std::size_t here = model.logits.size() / problem.text.sequences;
   for (std::size_t i = 0; speaks && i < model.logits.size(); ++i) {
     got.push_back(model.logits.data()[i]);
     wanted.push_back(exact[i / here * gpt2_sizes.vocabulary + i % here]);
