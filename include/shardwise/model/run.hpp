@@ -222,7 +222,7 @@ Value<T, To> moved(Run<Context>& run, Value<T, From>&& value) {
       }
     }
     redistribute(run.backend, run.ranks, run.pool, in, result.writable());
-    value.release();  // otherwise its owner may hold it until the whole model has run
+    value = {};  // otherwise its owner may hold it until the whole model has run
     return result;
   }
 }
