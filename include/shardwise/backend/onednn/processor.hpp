@@ -17,8 +17,16 @@ inline bool multiplies_bf16() { return has(dnnl_cpu_isa_avx512_core_bf16); }
 /// Whether it multiplies bf16 in tiles of 16 rows and columns (AMX).
 inline bool multiplies_tiles() { return has(dnnl_cpu_isa_avx512_core_amx); }
 
+/// Whether loops have vectors: without optimisation none has.
+#ifdef __OPTIMIZE__
+inline constexpr bool has_vectors = true;
+#else
+inline constexpr bool has_vectors = false;
+#endif
+
 #if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__AVX512F__)
 
+/// Calls f(), compiled for vectors of 16 floats, which the processor must have.
 template <class F>
 [[gnu::target("avx512f"), gnu::flatten]] void in_vectors_of_16(const F& f) {
   f();
@@ -34,11 +42,17 @@ void in_fused_vectors(const F& f) {
 
 #else
 
+///@{
 /// Calls f().
+template <class F>
+void in_vectors_of_16(const F& f) {
+  f();
+}
 template <class F>
 void in_fused_vectors(const F& f) {
   in_widest_vectors(f);
 }
+///@}
 
 #endif
 

@@ -1,6 +1,7 @@
 #pragma once
 // The product of one row with a weight, which takes as long as reading the weight from memory.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include "shardwise/backend/onednn/processor.hpp"
 #include "shardwise/backend/onednn/vector_dot.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/independent_loop.hpp"
 
 namespace shardwise::detail::onednn {
 
@@ -51,15 +53,23 @@ template <std::size_t Count, class T>
   return dots;
 }
 
-/// Whether RowProduct is faster than the library's products on one thread. It is for weights that
-/// are in no cache: on a Xeon 1.1 to 1.7 times as fast as `inner_product`, and 1.3 to 1.8 times as
-/// a packed product (bench/log.md, "One row"). It is not with vectors of 8 floats, which leave too
-/// few registers for all sums, nor where adding up lanes takes longer than the products.
+/// Whether RowProduct is faster than the library's products on one thread, for weights that are in
+/// no cache: seen on a Xeon and, of the library's, on an EPYC, see docs/benchmarks.md. It is not
+/// with vectors of 8 floats, which leave too few registers for all sums, nor where adding up lanes
+/// takes longer than the products.
 inline bool gains_from_row_product(std::size_t in) {
-  return in >= 64 && has(dnnl_cpu_isa_avx512_core);
+  return has_vectors && in >= 64 && has(dnnl_cpu_isa_avx512_core);
 }
 
-/// y[out] = activation(x[in] wᵀ + bias[out]), with w [out, in] as it lies; `bias` may be null.
+/// values[i] = activation(values[i]).
+inline void activate(Activation activation, float* values, std::size_t n) {
+  visit(activation, [=](auto f) {
+    independent_loop(n, [=](std::size_t i) { values[i] = f.value(values[i]); });
+  });
+}
+
+/// y[out] = activation(x[in] wᵀ + bias[out]), with w [out, in] as it lies; `bias` may be null. For
+/// a processor with vectors of 16 floats.
 template <class T>
 struct RowProduct {
   std::size_t in, out;
@@ -72,25 +82,33 @@ struct RowProduct {
   /// On the calling thread. A core reads faster from several places that are far apart than from
   /// one, so it reads eight equal parts of the weight at the same time.
   void run() const {
-    constexpr std::size_t parts = 8;
-    in_fused_vectors([this] {
-      const std::size_t part = out / parts;
-      for (std::size_t o = 0; o < part; ++o) put<parts>(o, part);
-      for (std::size_t o = part * parts; o < out; ++o) put<1>(o, 0);
-    });
+    constexpr std::size_t parts = 8, most = 16;
+    const std::size_t part = out / parts;
+    for (std::size_t done = 0; done < part; done += most)
+      put<parts, most>(done, std::min(most, part - done), part);
+    if (part * parts < out) put<1, parts>(part * parts, out - part * parts, 0);
   }
 
  private:
-  /// The outputs o, o + part, ..., which are `Count`.
-  template <std::size_t Count>
-  [[gnu::always_inline]] void put(std::size_t o, std::size_t part) const {
-    std::array<float, Count> sums = row_dots<Count>(x, w + o * in, in, part * in);
-    if (bias != nullptr)
-      for (std::size_t n = 0; n < Count; ++n) sums[n] += static_cast<float>(bias[o + n * part]);
-    visit(activation, [&](auto f) {
-      for (float& sum : sums) sum = f.value(sum);
+  /// `count` outputs, at most `Most`, from `first` on, and as many of each of `Parts` places that
+  /// are `distance` outputs apart.
+  template <std::size_t Parts, std::size_t Most>
+  void put(std::size_t first, std::size_t count, std::size_t distance) const {
+    std::array<float, Parts * Most> sums;
+    in_vectors_of_16([&] {
+      for (std::size_t o = 0; o < count; ++o) {
+        const auto dots = row_dots<Parts>(x, w + (first + o) * in, in, distance * in);
+        for (std::size_t n = 0; n < Parts; ++n) sums[n * count + o] = dots[n];
+      }
     });
-    for (std::size_t n = 0; n < Count; ++n) y[o + n * part] = static_cast<T>(sums[n]);
+    const auto for_each_part = [&](auto f) {
+      for (std::size_t n = 0; n < Parts; ++n)
+        for (std::size_t o = 0; o < count; ++o) f(sums[n * count + o], first + n * distance + o);
+    };
+    if (bias != nullptr)
+      for_each_part([this](float& sum, std::size_t o) { sum += static_cast<float>(bias[o]); });
+    if (activation != Activation::none) activate(activation, sums.data(), Parts * count);
+    for_each_part([this](float sum, std::size_t o) { y[o] = static_cast<T>(sum); });
   }
 };
 
