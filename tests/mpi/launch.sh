@@ -84,8 +84,9 @@ check fails '^rank [0-3]: in .*: rank [0-3] has waited 3 s for rank [0-3]; ' \
   "$launcher" -n 4 "$program" mesh_axis
 
 # A signal to one process, or to the launcher, which passes SIGUSR1 on: all ranks stop, and the job
-# ends with the exit code 75.
-told() {  # told <signal> <number> <rank or launcher>
+# ends with the exit code 75. Of MPICH 4.0 it is 0 in about one of a hundred jobs whose processes end
+# with another one at the same time (pmodels/mpich#7057): such a job is begun anew.
+told() {  # told <signal> <number> <rank or launcher> [tries left]
   pids=$(mktemp -d)
   timeout -k 2 60 sh -c 'echo $$ >"$0/launcher"; exec "$@"' "$pids" \
     "$launcher" -n 3 "$program" told "$pids" >"$out" 2>&1 </dev/null &
@@ -97,6 +98,11 @@ told() {  # told <signal> <number> <rank or launcher>
   kill -s "$1" "$(cat "$pids/$3")"
   wait "$job"
   code=$?
+  rm -r "$pids"
+  if [ "$code" -eq 0 ] && [ "${4-3}" -gt 0 ] && "$launcher" -version 2>&1 | grep -q HYDRA; then
+    told "$1" "$2" "$3" $((${4-3} - 1))
+    return
+  fi
   if [ "$code" -ne 75 ] || [ "$(grep -c "^rank [012] of 3 stops by signal $2\$" "$out")" -ne 3 ]; then
     echo "FAILED: exit code $code after $1 to $3"
     sed 's/^/    /' "$out"
@@ -104,7 +110,6 @@ told() {  # told <signal> <number> <rank or launcher>
   else
     echo "exit code $code after $1 to $3"
   fi
-  rm -r "$pids"
 }
 unset SHARDWISE_TIMEOUT
 told TERM 15 1
