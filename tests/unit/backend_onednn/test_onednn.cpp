@@ -90,21 +90,26 @@ TEST_CASE_TEMPLATE("activations are those of the reference", T, float, bf16) {
   if (!testing::onednn_computes<T>()) return;
   OneDnn backend;
   Reference reference;
-  const auto problem = LinearProblem<T>::of_reals(19, 40, 35);
-  OneDnn::Linear<T> kernel(backend, 40, 35);
-  Reference::Linear<T> oracle(reference, 40, 35);
   // In float four times the largest difference: 1.4e-6 with AVX-512, with AVX2 and with SSE4.1, of
   // sums of 40 products that are below 7. In bf16 half of its spacing below 8.
   const float close = std::same_as<T, float> ? 6e-6F : 0x1p-5F;
-  for (const Activation activation :
-       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh,
-        Activation::silu, Activation::tanh, Activation::sigmoid}) {
-    CAPTURE(name(activation));
-    std::vector<T> expected(19 * 35);
-    oracle.forward(19, problem.x.data(), {problem.w.data(), 1}, problem.bias.data(), activation,
-                   expected.data());
-    const std::vector<T> y = forward(kernel, problem, {}, activation);
-    CHECK(testing::largest_difference(y, expected) <= close);
+  for (const backend_test::Sizes& size : {backend_test::Sizes{19, 40, 35}, {1, 100, 35}}) {
+    const auto problem = LinearProblem<T>::of_reals(size.rows, size.in, size.out);
+    OneDnn::Linear<T> kernel(backend, size.in, size.out);
+    Reference::Linear<T> oracle(reference, size.in, size.out);
+    for (const Activation activation :
+         {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh,
+          Activation::silu, Activation::tanh, Activation::sigmoid}) {
+      CAPTURE(size.rows);
+      CAPTURE(name(activation));
+      std::vector<T> expected(size.rows * size.out);
+      oracle.forward(size.rows, problem.x.data(), {problem.w.data(), 1}, problem.bias.data(),
+                     activation, expected.data());
+      for (const bool stays : {false, true}) {
+        const std::vector<T> y = forward(kernel, problem, {.stays = stays}, activation);
+        CHECK(testing::largest_difference(y, expected) <= close);
+      }
+    }
   }
 }
 

@@ -3,13 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <concepts>
 #include <cstddef>
 #include <vector>
 
 #include "shardwise/backend/onednn/onednn.hpp"
-#include "shardwise/backend/reference.hpp"
-#include "support/largest_difference.hpp"
 #include "support/onednn_dtypes.hpp"
 #include "unit/backend/linear_problem.hpp"
 
@@ -62,25 +59,6 @@ TEST_CASE_TEMPLATE("one row: sums of a formula, at every remainder of vectors an
         CHECK(wrong == 0);
       }
     }
-  }
-}
-
-TEST_CASE_TEMPLATE("one row: every activation is that of the reference", T, float, bf16) {
-  if (!testing::onednn_computes<T>()) return;
-  OneDnn backend;
-  Reference reference;
-  const auto problem = LinearProblem<T>::of_reals(1, 100, 35);
-  Reference::Linear<T> oracle(reference, 100, 35);
-  const float close = std::same_as<T, float> ? 6e-6F : 0x1p-5F;  // see test_onednn.cpp
-  for (const Activation activation :
-       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh,
-        Activation::silu, Activation::tanh, Activation::sigmoid}) {
-    CAPTURE(name(activation));
-    std::vector<T> expected(35);
-    oracle.forward(1, problem.x.data(), {problem.w.data(), 1}, problem.bias.data(), activation,
-                   expected.data());
-    CHECK(testing::largest_difference(forward(backend, problem, true, activation), expected) <=
-          close);
   }
 }
 
