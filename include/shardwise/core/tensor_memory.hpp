@@ -126,8 +126,8 @@ template <std::size_t lanes, class A, class Term, class Combine>
     for (std::size_t l = 0; l < lanes; ++l)
       results[l] = combine(results[l], static_cast<A>(term(begin + k + l)));
   }
-  for (std::size_t l = 0; k < n; ++k, ++l)
-    results[l] = combine(results[l], static_cast<A>(term(begin + k)));
+  for (std::size_t l = 0; k + l < n; ++l)
+    results[l] = combine(results[l], static_cast<A>(term(begin + k + l)));
 }
 
 /// first, term(begin), ..., term(begin + n - 1), combined: in lanes, and the lanes in order at the
