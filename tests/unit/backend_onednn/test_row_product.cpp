@@ -1,4 +1,4 @@
-// The product of one row, which OneDnn::Linear takes on one thread.
+// The product of one to four rows, which OneDnn::Linear takes on one thread.
 
 #include <doctest/doctest.h>
 
@@ -28,35 +28,44 @@ std::vector<T> forward(OneDnn& backend, const LinearProblem<T>& problem, bool st
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("one row: sums of a formula, at every remainder of vectors and parts", T, float,
+TEST_CASE_TEMPLATE("few rows: sums of a formula, at every remainder of vectors and parts", T, float,
                    bf16) {
   if (!detail::onednn::has(dnnl_cpu_isa_avx512_core)) return;
-  // x[i] = i + 1 and w[o, i] = o - i:
-  // y[o] = o in (in + 1) / 2 - (in - 1) in (in + 1) / 3 + bias[o], with bias[o] = o.
-  for (std::size_t in = 1; in <= 70; ++in) {
-    for (std::size_t out = 1; out <= 150; out += out < 26 ? 1 : 31) {
-      std::vector<T> x, w, bias, y = backend_test::unwritten<T>(out);
-      const auto number = [](std::size_t n) { return static_cast<float>(n); };
-      for (std::size_t i = 0; i < in; ++i) x.push_back(static_cast<T>(number(i + 1)));
-      for (std::size_t o = 0; o < out; ++o) {
-        bias.push_back(static_cast<T>(number(o)));
-        for (std::size_t i = 0; i < in; ++i) w.push_back(static_cast<T>(number(o) - number(i)));
-      }
-      for (const T* const added :
-           {static_cast<const T*>(bias.data()), static_cast<const T*>(nullptr)}) {
-        detail::onednn::RowProduct<T>{in,      out, x.data(), w.data(), added, Activation::none,
-                                      y.data()}
-            .run();
-        std::size_t wrong = 0;
+  // x[r, i] = i + 1 + r and w[o, i] = o - i: y[r, o] = o in (in + 1) / 2 - (in - 1) in (in + 1) / 3
+  // + r (o in - in (in - 1) / 2) + bias[o], with bias[o] = o.
+  const auto number = [](std::size_t n) { return static_cast<float>(n); };
+  for (std::size_t rows = 1; rows <= 4; ++rows) {
+    for (std::size_t in = 1; in <= 70; in += rows == 1 ? 1 : 3) {
+      for (std::size_t out = 1; out <= 150; out += out < 26 ? 1 : 31) {
+        std::vector<T> x, w, bias, y = backend_test::unwritten<T>(rows * out);
+        for (std::size_t r = 0; r < rows; ++r)
+          for (std::size_t i = 0; i < in; ++i) x.push_back(static_cast<T>(number(i + 1 + r)));
         for (std::size_t o = 0; o < out; ++o) {
-          const float expected = number(o * (in * (in + 1) / 2)) -
-                                 number((in - 1) * in * (in + 1) / 3) +
-                                 (added == nullptr ? 0.0F : number(o));
-          wrong += static_cast<float>(y[o]) != static_cast<float>(static_cast<T>(expected));
+          bias.push_back(static_cast<T>(number(o)));
+          for (std::size_t i = 0; i < in; ++i) w.push_back(static_cast<T>(number(o) - number(i)));
         }
-        CAPTURE(in);
-        CAPTURE(out);
-        CHECK(wrong == 0);
+        for (const T* const added :
+             {static_cast<const T*>(bias.data()), static_cast<const T*>(nullptr)}) {
+          detail::onednn::RowProduct<T>{
+              rows, in, out, x.data(), w.data(), added, Activation::none, y.data()}
+              .run();
+          std::size_t wrong = 0;
+          for (std::size_t r = 0; r < rows; ++r) {
+            for (std::size_t o = 0; o < out; ++o) {
+              const float of_first_row =
+                  number(o * (in * (in + 1) / 2)) - number((in - 1) * in * (in + 1) / 3);
+              const float expected = of_first_row +
+                                     number(r) * (number(o * in) - number(in * (in - 1) / 2)) +
+                                     (added == nullptr ? 0.0F : number(o));
+              wrong += static_cast<float>(y[r * out + o]) !=
+                       static_cast<float>(static_cast<T>(expected));
+            }
+          }
+          CAPTURE(rows);
+          CAPTURE(in);
+          CAPTURE(out);
+          CHECK(wrong == 0);
+        }
       }
     }
   }
@@ -83,7 +92,8 @@ TEST_CASE_TEMPLATE("one row: what is no number stays so, in every input and outp
 TEST_CASE_TEMPLATE("one row: equal bits in training and in evaluation, and no copy", T, float,
                    bf16) {
   if (!testing::onednn_computes<T>()) return;
-  if (!detail::onednn::gains_from_row_product(200)) return;  // then it is a product of the library
+  if (!detail::onednn::gains_from_row_product(1, 200))
+    return;  // then it is a product of the library
   OneDnn backend;
   auto problem = LinearProblem<T>::of_reals(1, 200, 130);
   CHECK(backend_test::same(forward(backend, problem, true), forward(backend, problem, false)));

@@ -16,6 +16,7 @@
 #include "shardwise/backend/onednn/row_product.hpp"
 #include "shardwise/backend/onednn/session.hpp"
 #include "shardwise/backend/onednn/threads.hpp"
+#include "shardwise/backend/onednn/transposed_product.hpp"
 #include "shardwise/backend/onednn/weight_gradient.hpp"
 #include "shardwise/backend/onednn/weight_product.hpp"
 #include "shardwise/core/dtype.hpp"
@@ -73,11 +74,12 @@ class OneDnn {
   detail::onednn::AttentionMemory attention_;
 };
 
-/// The products of one linear layer; see Backend for shapes. A weight that stays is packed if
-/// that pays at this number of rows (see PackedWeight), so equal calls give equal bits. Primitives
-/// are kept for the last row counts; a call with one of these row counts does not allocate in
-/// shardwise. A forward of one row is a loop of shardwise where that is faster (see RowProduct).
-/// Throws backend_error if the library fails.
+/// The products of one linear layer; see Backend for shapes. A weight that stays is packed if that
+/// pays for its size, its dtype and this number of rows (see WeightProduct), so equal calls give
+/// equal bits. Others are read as they lie: in a forward of one row, or up to four of a large
+/// weight, by a loop of shardwise (see RowProduct), of up to 48 as the first factor of a transposed
+/// product (see TransposedProduct). Primitives are kept for the last row counts; a call with one of
+/// these row counts does not allocate in shardwise. Throws backend_error if the library fails.
 template <detail::OneDnnReal T>
 class OneDnn::Linear {
  public:
@@ -87,6 +89,7 @@ class OneDnn::Linear {
       : backend_(&backend),
         in_(in),
         out_(out),
+        transposed_(in, out),
         forward_(Direction::forward, dtype_v<T>, in, out),
         backward_input_(Direction::backward_input, dtype_v<T>, in, out),
         backward_weight_(dtype_v<T>, in, out) {}
@@ -95,9 +98,15 @@ class OneDnn::Linear {
                T* y) {
     if (rows == 0 || out_ == 0) return;
     if (in_ == 0) return forward_of_nothing(rows, bias, activation, y);
-    if (rows == 1 && backend_->threads_ == 1 && detail::onednn::gains_from_row_product(in_))
-      return detail::onednn::RowProduct<T>{in_, out_, x, weight.data, bias, activation, y}.run();
+    if (backend_->threads_ == 1 && (rows == 1 || is_in_no_cache()) &&
+        detail::onednn::gains_from_row_product(rows, in_)) {
+      using Product = detail::onednn::RowProduct<T>;
+      return Product{rows, in_, out_, x, weight.data, bias, activation, y}.run();
+    }
     const ThreadLimit limit(backend_->threads_);
+    if (is_in_no_cache() && !forward_.packs(rows, weight) &&
+        detail::onednn::gains_from_transposed_product(rows))
+      return transposed_.run(backend_->session_, rows, x, weight.data, bias, activation, y);
     forward_.run(backend_->session_, rows, x, weight, bias, activation, y);
   }
 
@@ -132,6 +141,8 @@ class OneDnn::Linear {
   using Direction = detail::onednn::Direction;
   using ThreadLimit = detail::onednn::ThreadLimit;
 
+  bool is_in_no_cache() const { return detail::onednn::is_in_no_cache(in_ * out_ * sizeof(T)); }
+
   /// A layer without inputs gives activation(bias).
   void forward_of_nothing(std::size_t rows, const T* bias, Activation activation, T* y) {
     visit(activation, [&](auto f) {
@@ -145,6 +156,7 @@ class OneDnn::Linear {
   OneDnn* backend_;
   std::size_t in_;
   std::size_t out_;
+  detail::onednn::TransposedProduct<T> transposed_;
   detail::onednn::WeightProduct forward_;
   detail::onednn::WeightProduct backward_input_;
   detail::onednn::WeightGradient backward_weight_;

@@ -3,6 +3,8 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
+#include <cstddef>
+
 #include "shardwise/core/independent_loop.hpp"
 
 namespace shardwise::detail::onednn {
@@ -16,6 +18,9 @@ inline bool multiplies_bf16() { return has(dnnl_cpu_isa_avx512_core_bf16); }
 
 /// Whether it multiplies bf16 in tiles of 16 rows and columns (AMX).
 inline bool multiplies_tiles() { return has(dnnl_cpu_isa_avx512_core_amx); }
+
+/// Whether so many bytes do not stay in the cache of a core, which has 1 to 2 MiB.
+constexpr bool is_in_no_cache(std::size_t bytes) { return bytes > std::size_t{2} << 20; }
 
 /// Whether loops have vectors: without optimisation none has.
 #ifdef __OPTIMIZE__

@@ -1,5 +1,6 @@
 #pragma once
-// The product of one row with a weight, which takes as long as reading the weight from memory.
+// The product of one to four rows with a weight, which takes as long as reading the weight from
+// memory.
 
 #include <algorithm>
 #include <array>
@@ -15,41 +16,48 @@
 namespace shardwise::detail::onednn {
 
 ///@{
-/// sum += the products of two lines of 64 bytes, which are 16 floats or 32 bf16. Of two
-/// neighbouring bf16, a shift of their 4 bytes makes the first one a float, and a mask the second
-/// one.
-[[gnu::always_inline]] inline void add_line(const float* a, const float* b, Floats16& sum) {
-  Floats16 x, y;
-  load(a, x);
-  load(b, y);
-  sum += x * y;
+/// The numbers in a line of 64 bytes: 16 floats, or of 32 bf16 first those at even and then those
+/// at odd places. Of two neighbouring bf16, a shift of their 4 bytes makes the first one a float,
+/// and a mask the second one.
+[[gnu::always_inline]] inline void load_line(const float* from, std::array<Floats16, 1>& to) {
+  load(from, to[0]);
 }
-[[gnu::always_inline]] inline void add_line(const bf16* a, const bf16* b, Floats16& sum) {
-  Words16 x, y;
-  std::memcpy(&x, a, sizeof x);
-  std::memcpy(&y, b, sizeof y);
-  sum += Floats16(x << 16) * Floats16(y << 16);
-  sum += Floats16(x & 0xffff0000U) * Floats16(y & 0xffff0000U);
+[[gnu::always_inline]] inline void load_line(const bf16* from, std::array<Floats16, 2>& to) {
+  Words16 words;
+  std::memcpy(&words, from, sizeof words);
+  to = {Floats16(words << 16), Floats16(words & 0xffff0000U)};
 }
 ///@}
 
-/// Σ_i x[i] w[n * distance + i] for each n below `Count`, which are computed at the same time.
-template <std::size_t Count, class T>
-[[gnu::always_inline]] inline std::array<float, Count> row_dots(const T* x, const T* w,
-                                                                std::size_t in,
-                                                                std::size_t distance) {
-  constexpr std::size_t line = 64 / sizeof(T);
-  Floats16 sums[Count] = {};
+/// Σ_i x[r * in + i] w[n * distance + i] at [r][n], for each r below `Rows` and n below `Count`,
+/// which are computed at the same time.
+template <std::size_t Rows, std::size_t Count, class T>
+[[gnu::always_inline]] inline std::array<std::array<float, Count>, Rows> row_dots(
+    const T* x, const T* w, std::size_t in, std::size_t distance) {
+  constexpr std::size_t numbers = 64 / sizeof(T);
+  using Line = std::array<Floats16, numbers / 16>;
+  Floats16 sums[Rows][Count] = {};
   std::size_t i = 0;
-  for (; i + line <= in; i += line) {
+  for (; i + numbers <= in; i += numbers) {
+    Line lines[Rows];
+#pragma GCC unroll 4
+    for (std::size_t r = 0; r < Rows; ++r) load_line(x + r * in + i, lines[r]);
 #pragma GCC unroll 8
-    for (std::size_t n = 0; n < Count; ++n) add_line(x + i, w + n * distance + i, sums[n]);
+    for (std::size_t n = 0; n < Count; ++n) {
+      Line line;
+      load_line(w + n * distance + i, line);
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < Rows; ++r)
+        for (std::size_t v = 0; v < line.size(); ++v) sums[r][n] += lines[r][v] * line[v];
+    }
   }
-  std::array<float, Count> dots;
-  for (std::size_t n = 0; n < Count; ++n) dots[n] = sum_of_lanes(sums[n]);
+  std::array<std::array<float, Count>, Rows> dots;
+  for (std::size_t r = 0; r < Rows; ++r)
+    for (std::size_t n = 0; n < Count; ++n) dots[r][n] = sum_of_lanes(sums[r][n]);
   for (; i < in; ++i)
-    for (std::size_t n = 0; n < Count; ++n)
-      dots[n] += static_cast<float>(x[i]) * static_cast<float>(w[n * distance + i]);
+    for (std::size_t r = 0; r < Rows; ++r)
+      for (std::size_t n = 0; n < Count; ++n)
+        dots[r][n] += static_cast<float>(x[r * in + i]) * static_cast<float>(w[n * distance + i]);
   return dots;
 }
 
@@ -57,8 +65,8 @@ template <std::size_t Count, class T>
 /// no cache: seen on a Xeon and, of the library's, on an EPYC, see docs/benchmarks.md. It is not
 /// with vectors of 8 floats, which leave too few registers for all sums, nor where adding up lanes
 /// takes longer than the products.
-inline bool gains_from_row_product(std::size_t in) {
-  return has_vectors && in >= 64 && has(dnnl_cpu_isa_avx512_core);
+inline bool gains_from_row_product(std::size_t rows, std::size_t in) {
+  return has_vectors && rows <= 4 && in >= 64 && has(dnnl_cpu_isa_avx512_core);
 }
 
 /// values[i] = activation(values[i]).
@@ -68,11 +76,11 @@ inline void activate(Activation activation, float* values, std::size_t n) {
   });
 }
 
-/// y[out] = activation(x[in] wᵀ + bias[out]), with w [out, in] as it lies; `bias` may be null. For
-/// a processor with vectors of 16 floats.
+/// y[rows, out] = activation(x[rows, in] wᵀ + bias[out]) for one to four rows, with w [out, in] as
+/// it lies; `bias` may be null. For a processor with vectors of 16 floats.
 template <class T>
 struct RowProduct {
-  std::size_t in, out;
+  std::size_t rows, in, out;
   const T* x;
   const T* w;
   const T* bias;
@@ -80,35 +88,48 @@ struct RowProduct {
   T* y;
 
   /// On the calling thread. A core reads faster from several places that are far apart than from
-  /// one, so it reads eight equal parts of the weight at the same time.
+  /// one, so it reads eight equal parts of the weight at the same time; for three rows and more it
+  /// has registers for four.
   void run() const {
-    constexpr std::size_t parts = 8, most = 16;
-    const std::size_t part = out / parts;
-    for (std::size_t done = 0; done < part; done += most)
-      put<parts, most>(done, std::min(most, part - done), part);
-    if (part * parts < out) put<1, parts>(part * parts, out - part * parts, 0);
+    if (rows == 1) return run_all<1, 8>();
+    if (rows == 2) return run_all<2, 8>();
+    rows == 3 ? run_all<3, 4>() : run_all<4, 4>();
   }
 
  private:
+  template <std::size_t Rows, std::size_t Parts>
+  void run_all() const {
+    constexpr std::size_t most = 16;
+    const std::size_t part = out / Parts;
+    for (std::size_t done = 0; done < part; done += most)
+      put<Rows, Parts, most>(done, std::min(most, part - done), part);
+    if (part * Parts < out) put<Rows, 1, Parts>(part * Parts, out - part * Parts, 0);
+  }
+
   /// `count` outputs, at most `Most`, from `first` on, and as many of each of `Parts` places that
   /// are `distance` outputs apart.
-  template <std::size_t Parts, std::size_t Most>
+  template <std::size_t Rows, std::size_t Parts, std::size_t Most>
   void put(std::size_t first, std::size_t count, std::size_t distance) const {
-    std::array<float, Parts * Most> sums;
+    std::array<float, Rows * Parts * Most> sums;
     in_vectors_of_16([&] {
       for (std::size_t o = 0; o < count; ++o) {
-        const auto dots = row_dots<Parts>(x, w + (first + o) * in, in, distance * in);
-        for (std::size_t n = 0; n < Parts; ++n) sums[n * count + o] = dots[n];
+        const auto dots = row_dots<Rows, Parts>(x, w + (first + o) * in, in, distance * in);
+        for (std::size_t r = 0; r < Rows; ++r)
+          for (std::size_t n = 0; n < Parts; ++n) sums[(r * Parts + n) * count + o] = dots[r][n];
       }
     });
     const auto for_each_part = [&](auto f) {
-      for (std::size_t n = 0; n < Parts; ++n)
-        for (std::size_t o = 0; o < count; ++o) f(sums[n * count + o], first + n * distance + o);
+      for (std::size_t r = 0; r < Rows; ++r)
+        for (std::size_t n = 0; n < Parts; ++n)
+          for (std::size_t o = 0; o < count; ++o)
+            f(sums[(r * Parts + n) * count + o], r * out, first + n * distance + o);
     };
     if (bias != nullptr)
-      for_each_part([this](float& sum, std::size_t o) { sum += static_cast<float>(bias[o]); });
-    if (activation != Activation::none) activate(activation, sums.data(), Parts * count);
-    for_each_part([this](float sum, std::size_t o) { y[o] = static_cast<T>(sum); });
+      for_each_part(
+          [this](float& sum, std::size_t, std::size_t o) { sum += static_cast<float>(bias[o]); });
+    if (activation != Activation::none) activate(activation, sums.data(), Rows * Parts * count);
+    for_each_part(
+        [this](float sum, std::size_t row, std::size_t o) { y[row + o] = static_cast<T>(sum); });
   }
 };
 

@@ -33,6 +33,8 @@ class Session {
   dnnl_engine_t engine() const { return engine_.get(); }
   dnnl_stream_t stream() const { return stream_.get(); }
   Scratch& scratch() { return scratch_; }
+  /// A result that a call writes before it is where the caller wants it.
+  Scratch& result() { return result_; }
   /// As large as the largest call of any convolution; for one call at a time.
   ConvolutionCopies& convolution_copies() { return convolution_copies_; }
 
@@ -40,6 +42,7 @@ class Session {
   Engine engine_;
   Stream stream_;
   Scratch scratch_;
+  Scratch result_;
   ConvolutionCopies convolution_copies_;
 };
 

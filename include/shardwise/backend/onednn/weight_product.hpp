@@ -7,6 +7,7 @@
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/plan_cache.hpp"
 #include "shardwise/backend/onednn/packed_weight.hpp"
+#include "shardwise/backend/onednn/processor.hpp"
 #include "shardwise/backend/onednn/products.hpp"
 
 namespace shardwise::detail::onednn {
@@ -27,7 +28,7 @@ class WeightProduct {
   template <class T>
   void run(Session& session, std::size_t rows, const void* a, const Weight<T>& w, const void* bias,
            Activation activation, void* c) {
-    const bool packed = w.stays && gains_from_packing(rows);
+    const bool packed = packs(rows, w);
     const Key key{rows, activation, bias != nullptr, packed};
     Primitive& primitive = plans_.get(key, [&] { return plan(session, key); });
     const void* weight = packed ? weight_.copy(session, w.data, w.version) : w.data;
@@ -36,6 +37,12 @@ class WeightProduct {
     } else {
       primitive.run(session, {a, weight, c});
     }
+  }
+
+  /// Whether a run with these reads a packed copy of the weight.
+  template <class T>
+  bool packs(std::size_t rows, const Weight<T>& w) const {
+    return w.stays && gains_from_packing(rows);
   }
 
  private:
@@ -61,13 +68,13 @@ class WeightProduct {
     return matrix_product(session, product, context);
   }
 
-  /// From 1024 float rows on, the best plain product is as fast as a packed one. With fewer,
-  /// packing is faster: up to two times at 16 rows, and 2 to 25 % from 128 on
-  /// (bench/kernels/linear.cpp, layers 1024 <-> 4096, AVX-512). At one row it has 1.1 to
-  /// 1.4 times the speed of a plain product on an EPYC, and 0.6 to 1.3 times on a Xeon
-  /// (bench/log.md, "One row"): too little to be worth a copy that only some processors gain from.
+  /// From 1024 float rows on, and at any number for a float weight that is in no cache, the best
+  /// plain product is as fast as a packed one. Otherwise packing is faster: 2 to 4 times at 2 to 16
+  /// rows of a weight that stays in a cache, and up to 1.3 times from 48 rows on in bf16
+  /// (bench/kernels/linear.cpp and bench/log.md, "Few rows").
   bool gains_from_packing(std::size_t rows) const {
-    return rows > 1 && (context_.dtype != Dtype::float32 || rows < 1024);
+    if (context_.dtype != Dtype::float32) return rows > 1;
+    return rows > 1 && rows < 1024 && !is_in_no_cache(context_.in * context_.out * sizeof(float));
   }
 
   /// The faster of oneDNN's two primitives on plain weights, by the same benchmark. One row is a
