@@ -79,10 +79,13 @@ class TransposedProduct {
         std::array<Floats16, width> block;
         for (std::size_t i = 0; i < width; ++i) load(sums + (o + i) * rows + row, block[i]);
         transpose(block);
-        Floats16 added{};
-        if (bias != nullptr)
-          for (std::size_t i = 0; i < columns; ++i) added[i] = static_cast<float>(bias[o + i]);
-        for (Floats16& line : block) line += added;
+        if (bias != nullptr) {
+          std::array<float, width> numbers{};
+          for (std::size_t i = 0; i < columns; ++i) numbers[i] = static_cast<float>(bias[o + i]);
+          Floats16 added;
+          load(numbers.data(), added);
+          for (Floats16& line : block) line += added;
+        }
         std::memcpy(values.data(), block.data(), sizeof block);
       });
       if (activation != Activation::none) activate(activation, values.data(), lines * width);
