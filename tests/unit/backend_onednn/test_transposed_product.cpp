@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <vector>
 
@@ -106,18 +107,25 @@ TEST_CASE_TEMPLATE("a large weight: activations are those of the reference, in a
   }
 }
 
-TEST_CASE("a large weight in float is read as it lies: there is no copy") {
+TEST_CASE_TEMPLATE("a large weight is read as it lies: there is no copy", T, float, bf16) {
+  if constexpr (std::same_as<T, bf16>) {
+#ifdef __x86_64__
+    if (!detail::onednn::TileProduct::gains(outputs<T>)) return;  // then it is packed
+#else
+    return;
+#endif
+  }
   for (const std::size_t rows : row_counts) {
-    auto problem = LinearProblem<float>::of_integers(rows, 1024, outputs<float>);
+    auto problem = LinearProblem<T>::of_integers(rows, 1024, outputs<T>);
     OneDnn backend;
-    OneDnn::Linear<float> kernel(backend, 1024, outputs<float>);
-    std::vector<float> y(rows * outputs<float>);
+    OneDnn::Linear<T> kernel(backend, 1024, outputs<T>);
+    std::vector<T> y(rows * outputs<T>);
     for (int change = 0; change < 2; ++change) {
-      for (float& weight : problem.w) weight += 1.0F;
+      for (T& weight : problem.w) weight = static_cast<T>(static_cast<float>(weight) + 1.0F);
       kernel.forward(rows, problem.x.data(), {problem.w.data(), 1, true}, problem.bias.data(),
                      Activation::none, y.data());
       CAPTURE(rows);
-      CHECK(backend_test::same(y, backend_test::rounded<float>(problem.forward(true))));
+      CHECK(backend_test::same(y, backend_test::rounded<T>(problem.forward(true))));
     }
   }
 }

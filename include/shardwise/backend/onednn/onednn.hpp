@@ -16,6 +16,7 @@
 #include "shardwise/backend/onednn/row_product.hpp"
 #include "shardwise/backend/onednn/session.hpp"
 #include "shardwise/backend/onednn/threads.hpp"
+#include "shardwise/backend/onednn/tile_product.hpp"
 #include "shardwise/backend/onednn/transposed_product.hpp"
 #include "shardwise/backend/onednn/weight_gradient.hpp"
 #include "shardwise/backend/onednn/weight_product.hpp"
@@ -77,9 +78,10 @@ class OneDnn {
 /// The products of one linear layer; see Backend for shapes. A weight that stays is packed if that
 /// pays for its size, its dtype and this number of rows (see WeightProduct), so equal calls give
 /// equal bits. Others are read as they lie: in a forward of one row, or up to four of a large
-/// weight, by a loop of shardwise (see RowProduct), of up to 48 as the first factor of a transposed
-/// product (see TransposedProduct). Primitives are kept for the last row counts; a call with one of
-/// these row counts does not allocate in shardwise. Throws backend_error if the library fails.
+/// weight, by a loop of shardwise (see RowProduct), in bf16 by tiles of the processor (see
+/// TileProduct), of up to 48 rows as the first factor of a transposed product (see
+/// TransposedProduct). Primitives are kept for the last row counts; a call with one of these row
+/// counts does not allocate in shardwise. Throws backend_error if the library fails.
 template <detail::OneDnnReal T>
 class OneDnn::Linear {
  public:
@@ -103,6 +105,14 @@ class OneDnn::Linear {
       using Product = detail::onednn::RowProduct<T>;
       return Product{rows, in_, out_, x, weight.data, bias, activation, y}.run();
     }
+#ifdef __x86_64__
+    if constexpr (std::same_as<T, bf16>) {
+      using Product = detail::onednn::TileProduct;
+      if (backend_->threads_ == 1 && is_in_no_cache() && Product::gains(out_))
+        return Product{rows, in_, out_, x, weight.data, bias, activation, y}.run(
+            backend_->session_);
+    }
+#endif
     const ThreadLimit limit(backend_->threads_);
     if (is_in_no_cache() && !forward_.packs(rows, weight) &&
         detail::onednn::gains_from_transposed_product(rows))
