@@ -60,10 +60,12 @@ class Writer {
         text_(text),
         place_(sw::place_of(ranks)),
         cache_({text.sequences, text.behind + 1}) {
-    auto table = model.gather("0.weight");
-    for (std::size_t i = 0; i < table.size(); ++i)
-      table.data()[i] = static_cast<T>(0.02F * static_cast<float>(table.data()[i]));  // as in GPT-2
-    model.set("0.weight", table.view());
+    model.visit_parameters([](auto& p) {
+      if (p.name != "0.weight") return;
+      for (std::size_t i = 0; i < p.value.size(); ++i)  // as in GPT-2
+        p.value.data()[i] = static_cast<T>(0.02F * static_cast<float>(p.value.data()[i]));
+    });
+    model.values_changed();
   }
 
   void read_text() {
