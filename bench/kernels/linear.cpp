@@ -3,10 +3,10 @@
 //
 //     bench_kernels_linear [--rounds=N] [--quick] [--benchmark_filter=REGEX] ...
 //
-// "packed": the weight stays and has been packed. "plain": it changes before every call, as in
-// training. Of 1024 -> 4096 also what one of 2, 4 or 8 ranks has: a column shard is a part of the
-// outputs, a row shard of the inputs. Row shards have no ReLU, for their outputs are added up
-// first.
+// "packed": the weight stays, and has been packed by hand, and by OneDnn::Linear where it thinks
+// that this pays. "plain": it changes before every call, as in training. Of 1024 -> 4096 also what
+// one of 2, 4 or 8 ranks has: a column shard is a part of the outputs, a row shard of the inputs.
+// Row shards have no ReLU, for their outputs are added up first.
 
 #include <cstddef>
 #include <cstdint>

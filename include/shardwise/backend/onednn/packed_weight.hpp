@@ -14,10 +14,9 @@ namespace shardwise::detail::onednn {
 
 /// Keeps the copy of one weight.
 ///
-/// Packing 1024 x 4096 floats takes 4 to 5 ms; a product with the copy saves 0.5 ms (forward) to 2
-/// ms (backward_input) at 16 rows, 1 to 3 ms at 128 (bench/kernels/linear.cpp shows both). So a
-/// weight that every training step changes should not be copied, and one that stays should be. A
-/// change makes the copy stale; its memory is kept.
+/// Packing takes as long as about two products of 16 rows (bench/kernels/linear.cpp shows both). So
+/// a weight that every training step changes should not be copied, and one that stays should be
+/// where WeightProduct says so. A change makes the copy stale; its memory is kept.
 class PackedWeight {
  public:
   /// The layout of the copy; the library is asked once, for `product`. It is the same for any
