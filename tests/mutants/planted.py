@@ -6,6 +6,8 @@ A file has the bugs in one folder of the library. An entry ends at an empty line
     trap 1: every rank adds the bias            the row of docs/traps.md, and what the bug does
     red ranks\\.model_linear                     the tests of which one must go red, as a regular
                                                 expression, or `compile` for those of tests/static
+    needs amx_tile                              what the processor must have for it to go red, as Linux
+                                                names it; left out where no more than any has is needed
     in include/shardwise/model/frame.hpp
     -  const bool is_zero = place.rank != 0;    what stands there, in whole lines
     +  const bool is_zero = place.rank < 0;     what takes its place
@@ -43,6 +45,7 @@ class Bug:
     what: str
     red: str
     edits: list
+    needs: str = ""
     lines: tuple = ()  # the file of tests/mutants that has it, and the numbers of its lines there
 
     def files(self):
@@ -74,19 +77,19 @@ class Bug:
 
 def bug_of(file, entry):
     """The bug that the lines of an entry say."""
-    head = re.match(r"(\w+)\ntrap (\d+): (.*)\nred (.*)\nin ", "\n".join(entry))
+    head = re.match(r"(\w+)\ntrap (\d+): (.*)\nred (.*)(?:\nneeds (\w+))?\nin ", "\n".join(entry))
     if not head:
         raise Unusable(f"{file.name}: the entry {entry[0]} does not begin with its name, a trap, what must go red, "
                        "and a place")
     edits = []
-    for line in entry[3:]:
+    for line in entry[4 if head[5] else 3:]:
         if line.startswith("in "):
             edits.append(Edit(line.removeprefix("in ")))
         elif line[0] in " -+":
             edits[-1].lines.append(line)
         else:
             raise Unusable(f"{file.name}: {entry[0]}: no sign in front of: {line}")
-    return Bug(head[1], int(head[2]), head[3], head[4], edits)
+    return Bug(head[1], int(head[2]), head[3], head[4], edits, head[5] or "")
 
 
 def entries(file):

@@ -13,8 +13,9 @@ to compile otherwise. Two are planted at a time, each in a tree of its own below
 the log of each. Each source of unit/ is a test of its own here, such as unit.core.test_view, so that a bug
 which names it is found by a compilation of that source alone.
 
-Ends with 1 if a bug survives or does not compile, or if a test is red without any. A small new bug that
-survives is only told: it may be a change without an effect.
+Ends with 1 if a bug survives or does not compile, or if a test is red without any. Only told are a bug
+whose test needs another processor than this one, and a small new bug that survives: it may be a change
+without an effect.
 """
 
 import itertools
@@ -27,6 +28,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import planted
 from planted import FOLDER, ROOT, Unusable
@@ -236,6 +238,15 @@ def killed_before():
     return set(lines[1:])
 
 
+def can_go_red(bug):
+    """Whether the processor has what the bug needs; tells if not."""
+    cpu = Path("/proc/cpuinfo")
+    can = not bug.needs or (cpu.exists() and bug.needs in re.findall(r"\w+", cpu.read_text()))
+    if not can:
+        print(f"{bug.name:<40} {'left out':<18} this processor has no {bug.needs}")
+    return can
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -247,6 +258,7 @@ def main():
     chosen = [bug for bug in bugs.values() if what.startswith("--") or what in bug.name]
     if what not in ("--all", "--changed") and (what.startswith("--") or not chosen):
         sys.exit(f"mutants: no bug in tests/mutants has '{what}' in its name")
+    possible = [bug for bug in chosen if can_go_red(bug)]
     tests = listed_tests()
     verdicts, lock = {}, threading.Lock()
 
@@ -258,7 +270,7 @@ def main():
                 with open(KILLED, "a") as file:
                     file.write(f"{bug.name}\n")
 
-    mutants = [Mutant(bug, named_by(bug, tests)) for bug in chosen]
+    mutants = [Mutant(bug, named_by(bug, tests)) for bug in possible]
     if what == "--changed":
         plant_changed(mutants, tests, tell)
     else:
@@ -269,7 +281,7 @@ def main():
     print(f"mutants: {time.strftime('%Y-%m-%d')}, {len(verdicts)} of {len(bugs)} planted, {killed} killed; "
           "logs are in build/mutants")
     complete = verdicts if what == "--changed" else mutants
-    sys.exit(killed != len(complete) or not verdicts)
+    sys.exit(killed != len(complete) or not (verdicts or len(possible) < len(chosen)))
 
 
 if __name__ == "__main__":
