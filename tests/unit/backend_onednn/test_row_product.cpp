@@ -47,7 +47,7 @@ TEST_CASE_TEMPLATE("few rows: sums of a formula, at every remainder of vectors a
         for (const T* const added :
              {static_cast<const T*>(bias.data()), static_cast<const T*>(nullptr)}) {
           detail::onednn::RowProduct<T>{
-              rows, in, out, x.data(), w.data(), added, Activation::none, y.data()}
+              {rows, in, out, x.data(), w.data(), added, Activation::none, y.data()}}
               .run();
           std::size_t wrong = 0;
           for (std::size_t r = 0; r < rows; ++r) {

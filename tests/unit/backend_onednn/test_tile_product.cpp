@@ -32,9 +32,8 @@ bool has_tiles() {
 std::vector<bf16> forward(const Problem& problem, bool with_bias, Activation activation) {
   auto y = backend_test::unwritten<bf16>(problem.rows * problem.out);
   detail::onednn::Session session;
-  TileProduct{problem.rows,     problem.in,       problem.out,
-              problem.x.data(), problem.w.data(), with_bias ? problem.bias.data() : nullptr,
-              activation,       y.data()}
+  TileProduct{{problem.rows, problem.in, problem.out, problem.x.data(), problem.w.data(),
+               with_bias ? problem.bias.data() : nullptr, activation, y.data()}}
       .run(session);
   return y;
 }

@@ -25,8 +25,8 @@ std::vector<T> transposed(detail::onednn::Session& session, const LinearProblem<
                           const T* bias) {
   TransposedProduct<T> product(problem.in, problem.out);
   auto y = backend_test::unwritten<T>(problem.rows * problem.out);
-  product.run(session, problem.rows, problem.x.data(), problem.w.data(), bias, Activation::none,
-              y.data());
+  product.run(session, {problem.rows, problem.in, problem.out, problem.x.data(), problem.w.data(),
+                        bias, Activation::none, y.data()});
   return y;
 }
 

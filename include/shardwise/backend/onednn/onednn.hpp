@@ -13,6 +13,7 @@
 #include "shardwise/backend/detail/pooling_loops.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/backend/onednn/attention_heads.hpp"
+#include "shardwise/backend/onednn/forward.hpp"
 #include "shardwise/backend/onednn/row_product.hpp"
 #include "shardwise/backend/onednn/session.hpp"
 #include "shardwise/backend/onednn/threads.hpp"
@@ -100,23 +101,21 @@ class OneDnn::Linear {
                T* y) {
     if (rows == 0 || out_ == 0) return;
     if (in_ == 0) return forward_of_nothing(rows, bias, activation, y);
+    const detail::onednn::Forward<T> of{rows, in_, out_, x, weight.data, bias, activation, y};
     if (backend_->threads_ == 1 && (rows == 1 || is_in_no_cache()) &&
-        detail::onednn::gains_from_row_product(rows, in_)) {
-      using Product = detail::onednn::RowProduct<T>;
-      return Product{rows, in_, out_, x, weight.data, bias, activation, y}.run();
-    }
+        detail::onednn::gains_from_row_product(rows, in_))
+      return detail::onednn::RowProduct<T>{of}.run();
 #ifdef __x86_64__
     if constexpr (std::same_as<T, bf16>) {
-      using Product = detail::onednn::TileProduct;
-      if (backend_->threads_ == 1 && is_in_no_cache() && Product::gains(out_))
-        return Product{rows, in_, out_, x, weight.data, bias, activation, y}.run(
-            backend_->session_);
+      using detail::onednn::TileProduct;
+      if (backend_->threads_ == 1 && is_in_no_cache() && TileProduct::gains(out_))
+        return TileProduct{of}.run(backend_->session_);
     }
 #endif
     const ThreadLimit limit(backend_->threads_);
     if (is_in_no_cache() && !forward_.packs(rows, weight) &&
         detail::onednn::gains_from_transposed_product(rows))
-      return transposed_.run(backend_->session_, rows, x, weight.data, bias, activation, y);
+      return transposed_.run(backend_->session_, of);
     forward_.run(backend_->session_, rows, x, weight, bias, activation, y);
   }
 

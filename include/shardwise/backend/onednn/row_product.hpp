@@ -7,11 +7,10 @@
 #include <cstddef>
 #include <cstring>
 
-#include "shardwise/backend/activation.hpp"
+#include "shardwise/backend/onednn/forward.hpp"
 #include "shardwise/backend/onednn/processor.hpp"
 #include "shardwise/backend/onednn/vector_dot.hpp"
 #include "shardwise/core/dtype.hpp"
-#include "shardwise/core/independent_loop.hpp"
 
 namespace shardwise::detail::onednn {
 
@@ -69,69 +68,47 @@ inline bool gains_from_row_product(std::size_t rows, std::size_t in) {
   return has_vectors && rows <= 4 && in >= 64 && has(dnnl_cpu_isa_avx512_core);
 }
 
-/// values[i] = activation(values[i]), for a processor with vectors of 16 floats.
-inline void activate(Activation activation, float* values, std::size_t n) {
-  visit(activation, [=](auto f) {
-    in_vectors_of_16(
-        [=] { plain_loop(n, [=](std::size_t i) { values[i] = f.value(values[i]); }); });
-  });
-}
-
-/// y[rows, out] = activation(x[rows, in] wᵀ + bias[out]) for one to four rows, with w [out, in] as
-/// it lies; `bias` may be null. For a processor with vectors of 16 floats.
+/// A forward of one to four rows. For a processor with vectors of 16 floats.
 template <class T>
 struct RowProduct {
-  std::size_t rows, in, out;
-  const T* x;
-  const T* w;
-  const T* bias;
-  Activation activation;
-  T* y;
+  Forward<T> of;
 
   /// On the calling thread. A core reads faster from several places that are far apart than from
   /// one, so it reads eight equal parts of the weight at the same time; for three rows and more it
   /// has registers for four.
   void run() const {
-    if (rows == 1) return run_all<1, 8>();
-    if (rows == 2) return run_all<2, 8>();
-    rows == 3 ? run_all<3, 4>() : run_all<4, 4>();
+    if (of.rows == 1) return run_all<1, 8>();
+    if (of.rows == 2) return run_all<2, 8>();
+    of.rows == 3 ? run_all<3, 4>() : run_all<4, 4>();
   }
 
  private:
   template <std::size_t Rows, std::size_t Parts>
   void run_all() const {
-    constexpr std::size_t most = 16;
-    const std::size_t part = out / Parts;
-    for (std::size_t done = 0; done < part; done += most)
-      put<Rows, Parts, most>(done, std::min(most, part - done), part);
-    if (part * Parts < out) put<Rows, 1, Parts>(part * Parts, out - part * Parts, 0);
+    const std::size_t part = of.out / Parts;
+    for (std::size_t done = 0; done < part; done += width)
+      put<Rows, Parts>(done, std::min(width, part - done), part);
+    if (part * Parts < of.out) put<Rows, 1>(part * Parts, of.out - part * Parts, 0);
   }
 
-  /// `count` outputs, at most `Most`, from `first` on, and as many of each of `Parts` places that
-  /// are `distance` outputs apart.
-  template <std::size_t Rows, std::size_t Parts, std::size_t Most>
+  /// `count` outputs, at most 16, from `first` on, and as many of each of `Parts` places that are
+  /// `distance` outputs apart.
+  template <std::size_t Rows, std::size_t Parts>
   void put(std::size_t first, std::size_t count, std::size_t distance) const {
-    std::array<float, Rows * Parts * Most> sums;
     in_vectors_of_16([&] {
+      Floats16 sums[Rows][Parts] = {};
       for (std::size_t o = 0; o < count; ++o) {
-        const auto dots = row_dots<Rows, Parts>(x, w + (first + o) * in, in, distance * in);
+        const auto dots =
+            row_dots<Rows, Parts>(of.x, of.w + (first + o) * of.in, of.in, distance * of.in);
         for (std::size_t r = 0; r < Rows; ++r)
-          for (std::size_t n = 0; n < Parts; ++n) sums[(r * Parts + n) * count + o] = dots[r][n];
+          for (std::size_t n = 0; n < Parts; ++n) sums[r][n][o] = dots[r][n];
       }
-    });
-    const auto for_each_part = [&](auto f) {
       for (std::size_t r = 0; r < Rows; ++r)
-        for (std::size_t n = 0; n < Parts; ++n)
-          for (std::size_t o = 0; o < count; ++o)
-            f(sums[(r * Parts + n) * count + o], r * out, first + n * distance + o);
-    };
-    if (bias != nullptr)
-      for_each_part(
-          [this](float& sum, std::size_t, std::size_t o) { sum += static_cast<float>(bias[o]); });
-    if (activation != Activation::none) activate(activation, sums.data(), Rows * Parts * count);
-    for_each_part(
-        [this](float sum, std::size_t row, std::size_t o) { y[row + o] = static_cast<T>(sum); });
+        for (std::size_t n = 0; n < Parts; ++n) of.put(r, first + n * distance, count, sums[r][n]);
+    });
   }
+
+  static constexpr std::size_t width = 16;
 };
 
 }  // namespace shardwise::detail::onednn

@@ -13,8 +13,8 @@
 #include <cstring>
 
 #include "shardwise/backend/activation.hpp"
+#include "shardwise/backend/onednn/forward.hpp"
 #include "shardwise/backend/onednn/processor.hpp"
-#include "shardwise/backend/onednn/row_product.hpp"
 #include "shardwise/backend/onednn/session.hpp"
 #include "shardwise/backend/onednn/transpose.hpp"
 #include "shardwise/backend/onednn/vector_dot.hpp"
@@ -111,7 +111,7 @@ template <std::size_t Blocks>
 [[gnu::target("amx-tile")]] inline void end_tiles() { _tile_release(); }
 ///@}
 
-/// y[rows, out] = activation(x[rows, in] wᵀ + bias[out]) with w [out, in]; `bias` may be null.
+/// A forward in bf16.
 ///
 /// A tile multiplies rows of one matrix with pairs of rows of the other one. As w xᵀ, the weight is
 /// the first one and is read in place; x is packed: 16 rows after another, of each 16 pairs of
@@ -119,12 +119,7 @@ template <std::size_t Blocks>
 /// in the nearest cache. Many rows are packed and multiplied in parts that a cache holds. On one
 /// thread, where `is_possible`.
 struct TileProduct {
-  std::size_t rows, in, out;
-  const bf16* x;
-  const bf16* w;
-  const bf16* bias;
-  Activation activation;
-  bf16* y;
+  Forward<bf16> of;
 
   /// Whether it is faster than the library's products, plain and packed, for weights that are in no
   /// cache: seen on a Xeon, see bench/log.md, "Few rows". The library has asked the system for
@@ -135,14 +130,14 @@ struct TileProduct {
   static bool is_possible(std::size_t out) { return out >= strip && multiplies_tiles(); }
 
   void run(Session& session) const {
-    const std::size_t block = 16 * ((in + 31) / 32 * 32);
+    const std::size_t block = 16 * ((of.in + 31) / 32 * 32);
     const std::size_t most = std::max<std::size_t>(1, cached / block / sizeof(bf16) / 2) * 32;
-    const std::size_t blocks = (std::min(rows, most) + 15) / 16;
+    const std::size_t blocks = (std::min(of.rows, most) + 15) / 16;
     auto* const packed =
         static_cast<bf16*>(session.scratch().reserve(blocks * block * sizeof(bf16)));
     begin_tiles();
-    for (std::size_t row = 0; row < rows; row += most)
-      put_rows({row, std::min(most, rows - row)}, packed, block);
+    for (std::size_t row = 0; row < of.rows; row += most)
+      put_rows({row, std::min(most, of.rows - row)}, packed, block);
     end_tiles();
   }
 
@@ -150,40 +145,41 @@ struct TileProduct {
   static constexpr std::size_t strip = 32;                     // outputs
   static constexpr std::size_t cached = std::size_t{1} << 20;  // bytes of packed rows
 
-  void put_rows(Interval of, bf16* packed, std::size_t block) const {
+  void put_rows(Interval rows, bf16* packed, std::size_t block) const {
     in_vectors_of_16([&] {
-      for (std::size_t r = 0; r < of.size; r += 16) pack(of.offset + r, packed + r / 16 * block);
+      for (std::size_t r = 0; r < rows.size; r += 16)
+        pack(rows.offset + r, packed + r / 16 * block);
     });
-    const std::size_t pairs = (of.size + 31) / 32;
-    for (std::size_t o = 0; o < out; o += strip) {
-      const std::size_t first = std::min(o, out - strip);  // the last strip may overlap another
-      const std::size_t coming = std::min(strip, out - first - strip);
+    const std::size_t pairs = (rows.size + 31) / 32;
+    for (std::size_t o = 0; o < of.out; o += strip) {
+      const std::size_t first = std::min(o, of.out - strip);  // the last strip may overlap another
+      const std::size_t coming = std::min(strip, of.out - first - strip);
       alignas(64) bf16 rest[strip * 32];
       copy_rest(first, rest);
       for (std::size_t pair = 0; pair < pairs; ++pair) {
         const Interval soon = block_of(coming, {static_cast<int>(pair), static_cast<int>(pairs)});
-        const TileStrip inputs{in,       w + first * in,
+        const TileStrip inputs{of.in,    of.w + first * of.in,
                                rest,     packed + pair * 2 * block,
-                               block,    w + (first + strip + soon.offset) * in,
+                               block,    of.w + (first + strip + soon.offset) * of.in,
                                soon.size};
-        const std::size_t row = of.offset + pair * 32;
-        row + 16 < of.end() ? put<2>(inputs, row, first) : put<1>(inputs, row, first);
+        const std::size_t row = rows.offset + pair * 32;
+        row + 16 < rows.end() ? put<2>(inputs, row, first) : put<1>(inputs, row, first);
       }
     }
   }
 
   [[gnu::always_inline]] void pack(std::size_t row, bf16* to) const {
-    const std::size_t count = std::min<std::size_t>(16, rows - row);
-    for (std::size_t i = 0; i < in; i += 32) {
-      const std::size_t bytes = std::min<std::size_t>(32, in - i) * sizeof(bf16);
+    const std::size_t count = std::min<std::size_t>(16, of.rows - row);
+    for (std::size_t i = 0; i < of.in; i += 32) {
+      const std::size_t bytes = std::min<std::size_t>(32, of.in - i) * sizeof(bf16);
       std::array<Words16, 16> words{};
       if (count == 16 && bytes == sizeof(Words16)) {
 #pragma GCC unroll 16
         for (std::size_t r = 0; r < 16; ++r)
-          std::memcpy(&words[r], x + (row + r) * in + i, sizeof(Words16));
+          std::memcpy(&words[r], of.x + (row + r) * of.in + i, sizeof(Words16));
       } else {
         for (std::size_t r = 0; r < count; ++r)
-          std::memcpy(&words[r], x + (row + r) * in + i, bytes);
+          std::memcpy(&words[r], of.x + (row + r) * of.in + i, bytes);
       }
       transpose(words);
       std::memcpy(static_cast<void*>(to + i * 16), words.data(), sizeof words);
@@ -191,11 +187,11 @@ struct TileProduct {
   }
 
   void copy_rest(std::size_t first, bf16* rest) const {
-    const std::size_t count = in % 32;
+    const std::size_t count = of.in % 32;
     if (count == 0) return;
     std::fill_n(rest, strip * 32, bf16{});
     for (std::size_t o = 0; o < strip; ++o)
-      std::copy_n(w + (first + o + 1) * in - count, count, rest + o * 32);
+      std::copy_n(of.w + (first + o + 1) * of.in - count, count, rest + o * 32);
   }
 
   template <std::size_t Blocks>
@@ -203,18 +199,18 @@ struct TileProduct {
     constexpr std::size_t width = 16 * Blocks;
     alignas(64) float sums[strip * width];
     multiply_tiles<Blocks>(inputs, sums);
-    if (bias != nullptr) {
+    if (of.bias != nullptr) {
       in_vectors_of_16([&] {
         for (std::size_t o = 0; o < strip; ++o) {
-          const float added = static_cast<float>(bias[first + o]);
+          const float added = static_cast<float>(of.bias[first + o]);
           for (std::size_t r = 0; r < width; ++r) sums[o * width + r] += added;
         }
       });
     }
-    if (activation != Activation::none) activate(activation, sums, strip * width);
+    if (of.activation != Activation::none) activate(of.activation, sums, strip * width);
     in_vectors_of_16([&] {
       for (std::size_t b = 0; b < Blocks; ++b)
-        put_block(sums + b * 16, width, row + b * 16, y + first);
+        put_block(sums + b * 16, width, row + b * 16, of.y + first);
     });
   }
 
@@ -230,9 +226,9 @@ struct TileProduct {
       words[o] = (even >> 16) | (odd & 0xffff0000U);
     }
     transpose(words);
-    const std::size_t count = std::min<std::size_t>(16, rows - row);
+    const std::size_t count = std::min<std::size_t>(16, of.rows - row);
     for (std::size_t r = 0; r < count; ++r)
-      std::memcpy(static_cast<void*>(to + (row + r) * out), &words[r], sizeof(Words16));
+      std::memcpy(static_cast<void*>(to + (row + r) * of.out), &words[r], sizeof(Words16));
   }
 };
 

@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstring>
 
-#include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/detail/plan_cache.hpp"
+#include "shardwise/backend/onednn/forward.hpp"
 #include "shardwise/backend/onednn/processor.hpp"
 #include "shardwise/backend/onednn/products.hpp"
-#include "shardwise/backend/onednn/row_product.hpp"
 #include "shardwise/backend/onednn/transpose.hpp"
 #include "shardwise/backend/onednn/vector_dot.hpp"
 
@@ -22,7 +20,7 @@ inline bool gains_from_transposed_product(std::size_t rows) {
   return has_vectors && rows > 1 && rows <= 48 && has(dnnl_cpu_isa_avx512_core);
 }
 
-/// y[rows, out] = activation(x[rows, in] wᵀ + bias[out]), with w [out, in] as it lies.
+/// The forward of one layer.
 ///
 /// The library reads the first factor of a product as it lies, and copies the second one into
 /// blocks. With few rows the weight is the large factor, so this computes w xᵀ [out, rows], in
@@ -32,16 +30,15 @@ class TransposedProduct {
  public:
   TransposedProduct(std::size_t in, std::size_t out) : in_(in), out_(out) {}
 
-  /// `bias` may be null; extents are not zero. Throws backend_error, memory_error.
-  void run(Session& session, std::size_t rows, const T* x, const T* w, const T* bias,
-           Activation activation, T* y) {
-    Primitive& primitive = plans_.get(rows, [&] { return plan(session, rows); });
+  /// Throws backend_error, memory_error.
+  void run(Session& session, const Forward<T>& of) {
+    Primitive& primitive = plans_.get(of.rows, [&] { return plan(session, of.rows); });
     void* const memory =
-        session.result().reserve((whole_vectors(out_) * rows + width) * sizeof(float));
-    primitive.run(session, {w, x, memory});
-    const Result result{rows, out_, static_cast<const float*>(memory), bias, activation, y};
+        session.result().reserve((whole_vectors(out_) * of.rows + width) * sizeof(float));
+    primitive.run(session, {of.w, of.x, memory});
     for (std::size_t o = 0; o < out_; o += width)
-      for (std::size_t row = 0; row < rows; row += width) result.put(row, o);
+      for (std::size_t row = 0; row < of.rows; row += width)
+        put(of, static_cast<const float*>(memory), row, o);
   }
 
  private:
@@ -49,41 +46,17 @@ class TransposedProduct {
 
   static std::size_t whole_vectors(std::size_t n) { return (n + width - 1) / width * width; }
 
-  /// The transposed product, and where it is put. Vectors are read past the end of its lines.
-  struct Result {
-    std::size_t rows, out;
-    const float* sums;  // [out, rows]
-    const T* bias;
-    Activation activation;
-    T* y;
-
-    /// The outputs from `o` on of the rows from `row` on, at most 16 of each.
-    void put(std::size_t row, std::size_t o) const {
-      const std::size_t columns = std::min(width, out - o), lines = std::min(width, rows - row);
-      std::array<float, width * width> values;
-      in_vectors_of_16([&] {
-        std::array<Floats16, width> block;
-        for (std::size_t i = 0; i < width; ++i) load(sums + (o + i) * rows + row, block[i]);
-        transpose(block);
-        if (bias != nullptr) {
-          std::array<float, width> numbers{};
-          for (std::size_t i = 0; i < columns; ++i) numbers[i] = static_cast<float>(bias[o + i]);
-          Floats16 added;
-          load(numbers.data(), added);
-          for (Floats16& line : block) line += added;
-        }
-        std::memcpy(values.data(), block.data(), sizeof block);
-      });
-      if (activation != Activation::none) activate(activation, values.data(), lines * width);
-      in_vectors_of_16([&] {
-        for (std::size_t r = 0; r < lines; ++r) {
-          std::array<T, width> line;
-          for (std::size_t i = 0; i < width; ++i) line[i] = static_cast<T>(values[r * width + i]);
-          std::memcpy(y + (row + r) * out + o, line.data(), columns * sizeof(T));
-        }
-      });
-    }
-  };
+  /// Writes the outputs from `o` on of the rows from `row` on, at most 16 of each, whose sums are
+  /// [out, rows]. Vectors are read past the end of lines of sums.
+  static void put(const Forward<T>& of, const float* sums, std::size_t row, std::size_t o) {
+    const std::size_t columns = std::min(width, of.out - o), lines = std::min(width, of.rows - row);
+    in_vectors_of_16([&] {
+      std::array<Floats16, width> block;
+      for (std::size_t i = 0; i < width; ++i) load(sums + (o + i) * of.rows + row, block[i]);
+      transpose(block);
+      for (std::size_t r = 0; r < lines; ++r) of.put(row + r, o, columns, block[r]);
+    });
+  }
 
   Primitive plan(Session& session, std::size_t rows) const {
     const ErrorContext context{"forward", dtype_v<T>, rows, in_, out_};
