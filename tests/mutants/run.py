@@ -8,10 +8,10 @@ usage: run.py --check      demands that each can be planted, and plants none
                            bugs in files that changed or that a changed test must find, small new ones on
                            changed lines (see generate.py), and ten of the others
 
-planted.py says how a bug is written. It is killed by a test that fails or by a static assertion, and has
-to compile otherwise. Two are planted at a time, each in a tree of its own below build/mutants, which keeps
-the log of each. Each source of unit/ is a test of its own here, such as unit.core.test_view, so that a bug
-which names it is found by a compilation of that source alone.
+planted.py says how a bug is written. It is killed by a test that fails, or by a static assertion or a
+constant that cannot be computed, and has to compile otherwise. Two are planted at a time, each in a tree of
+its own below build/mutants, which keeps the log of each. Each source of unit/ is a test of its own here,
+such as unit.core.test_view, so that a bug which names it is found by a compilation of that source alone.
 
 Ends with 1 if a bug survives or does not compile, or if a test is red without any. Only told are a bug
 whose test needs another processor than this one, and a small new bug that survives: it may be a change
@@ -103,7 +103,8 @@ class Tree:
             status, text = self.run(log, "ninja", "-C", self.build, "-j", "1", "-k", "0", *targets)
             errors = [line for line in text.splitlines() if "error: " in line]
             if status:
-                refused = errors and all(re.search("static.assert", line) for line in errors)
+                stopped = "static.assert|must be initialized by a constant expression"
+                refused = errors and all(re.search(stopped, line) for line in errors)
                 return "killed" if refused else "does not compile"
         numbers = [str(test.number) for test in tests if test.number]
         if not numbers:

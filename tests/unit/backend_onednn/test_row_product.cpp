@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <vector>
@@ -28,7 +29,7 @@ std::vector<T> forward(OneDnn& backend, const LinearProblem<T>& problem, bool st
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("few rows: sums of a formula, at every remainder of vectors and parts", T, float,
+TEST_CASE_TEMPLATE("few rows: sums of a formula, with a bias or ReLU, at every remainder", T, float,
                    bf16) {
   if (!detail::onednn::has(dnnl_cpu_isa_avx512_core)) return;
   // x[r, i] = i + 1 + r and w[o, i] = o - i: y[r, o] = o in (in + 1) / 2 - (in - 1) in (in + 1) / 3
@@ -46,17 +47,18 @@ TEST_CASE_TEMPLATE("few rows: sums of a formula, at every remainder of vectors a
         }
         for (const T* const added :
              {static_cast<const T*>(bias.data()), static_cast<const T*>(nullptr)}) {
+          const Activation activation = added == nullptr ? Activation::relu : Activation::none;
           detail::onednn::RowProduct<T>{
-              {rows, in, out, x.data(), w.data(), added, Activation::none, y.data()}}
+              {rows, in, out, x.data(), w.data(), added, activation, y.data()}}
               .run();
           std::size_t wrong = 0;
           for (std::size_t r = 0; r < rows; ++r) {
             for (std::size_t o = 0; o < out; ++o) {
               const float of_first_row =
                   number(o * (in * (in + 1) / 2)) - number((in - 1) * in * (in + 1) / 3);
-              const float expected = of_first_row +
-                                     number(r) * (number(o * in) - number(in * (in - 1) / 2)) +
-                                     (added == nullptr ? 0.0F : number(o));
+              const float sum =
+                  of_first_row + number(r) * (number(o * in) - number(in * (in - 1) / 2));
+              const float expected = added == nullptr ? std::max(sum, 0.0F) : sum + number(o);
               wrong += static_cast<float>(y[r * out + o]) !=
                        static_cast<float>(static_cast<T>(expected));
             }
