@@ -1,5 +1,6 @@
 # The test that nvcc, which calls g++, compiles the headers of the parts cuda and nccl that are here in one
-# unit, twice over, as a program with kernels of its own includes them, and without a flag. That each
+# unit, twice over, as a program with kernels of its own includes them, and without a flag; with products of
+# the part onednn, whose loops are templates. That each
 # compiles alone is shown without nvcc (headers_alone.cmake): only backend/cuda/launch.hpp asks whether
 # nvcc compiles it. Not by a target: that would enable the language CUDA for the whole project.
 
@@ -21,8 +22,12 @@ foreach(header IN LISTS headers)
   file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR}/include ${header})
   string(APPEND includes "#include \"${path}\"\n")
 endforeach()
+if(TARGET shardwise::onednn)
+  string(APPEND includes "#include \"shardwise/backend/onednn/onednn.hpp\"\n")
+  set(products "template class shardwise::OneDnn::Linear<float>;\ntemplate class shardwise::OneDnn::Linear<shardwise::bf16>;\n")
+endif()
 set(unit ${CMAKE_CURRENT_BINARY_DIR}/nvcc_headers)
-file(CONFIGURE OUTPUT ${unit}.cu CONTENT "${includes}${includes}")
+file(CONFIGURE OUTPUT ${unit}.cu CONTENT "${includes}${includes}${products}")
 add_test(NAME nvcc.headers
   COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++20 -Werror all-warnings
     -Xcompiler -Wall,-Wextra,-Wconversion -I ${PROJECT_SOURCE_DIR}/include -c ${unit}.cu -o ${unit}.o)

@@ -31,23 +31,25 @@ struct Forward {
   Activation activation;
   T* y;
 
-  /// Writes `count` neighbouring outputs of a row from `o` on, at most 16, whose sums these are.
-  /// For a processor with vectors of 16 floats.
+  /// Writes `count` neighbouring outputs of a row from `o` on, at most 16, whose sums are the first
+  /// of these 16. For a processor with vectors of 16 floats.
   [[gnu::always_inline]] void put(std::size_t row, std::size_t o, std::size_t count,
-                                  Floats16& sums) const {
+                                  const float* sums) const {
     constexpr std::size_t width = 16;
+    Floats16 values;
+    load(sums, values);
     if (bias != nullptr) {
       std::array<T, width> line{};
       std::memcpy(static_cast<void*>(line.data()), bias + o, count * sizeof(T));
       Floats16 added;
       load(line.data(), added);
-      sums += added;
+      values += added;
     }
-    std::array<float, width> values;
-    std::memcpy(values.data(), &sums, sizeof sums);
-    if (activation != Activation::none) activate(activation, values.data(), width);
+    std::array<float, width> outputs;
+    std::memcpy(outputs.data(), &values, sizeof values);
+    if (activation != Activation::none) activate(activation, outputs.data(), width);
     std::array<T, width> line;
-    for (std::size_t i = 0; i < width; ++i) line[i] = static_cast<T>(values[i]);
+    for (std::size_t i = 0; i < width; ++i) line[i] = static_cast<T>(outputs[i]);
     std::memcpy(static_cast<void*>(y + row * out + o), line.data(), count * sizeof(T));
   }
 };

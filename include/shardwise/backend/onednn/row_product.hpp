@@ -12,6 +12,11 @@
 #include "shardwise/backend/onednn/vector_dot.hpp"
 #include "shardwise/core/dtype.hpp"
 
+#ifdef __CUDACC__  // which does not know the pragma that unrolls a loop, and hands it on
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
+
 namespace shardwise::detail::onednn {
 
 ///@{
@@ -96,7 +101,7 @@ struct RowProduct {
   template <std::size_t Rows, std::size_t Parts>
   void put(std::size_t first, std::size_t count, std::size_t distance) const {
     in_vectors_of_16([&] {
-      Floats16 sums[Rows][Parts] = {};
+      float sums[Rows][Parts][width] = {};
       for (std::size_t o = 0; o < count; ++o) {
         const auto dots =
             row_dots<Rows, Parts>(of.x, of.w + (first + o) * of.in, of.in, distance * of.in);
@@ -112,3 +117,7 @@ struct RowProduct {
 };
 
 }  // namespace shardwise::detail::onednn
+
+#ifdef __CUDACC__
+#pragma nv_diagnostic pop
+#endif

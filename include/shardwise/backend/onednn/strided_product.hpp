@@ -4,6 +4,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 
 #include "shardwise/backend/activation.hpp"
@@ -33,7 +34,10 @@ struct StridedRows {
   StridedRows neighbouring_columns(Interval of) const {
     return {data + of.offset, rows, of.size, stride};
   }
-  operator StridedRows<const T>() const { return {data, rows, columns, stride}; }
+  template <std::same_as<const T> U>
+  operator StridedRows<U>() const {
+    return {data, rows, columns, stride};
+  }
 };
 
 /// Whether a product reads a matrix or its transpose.

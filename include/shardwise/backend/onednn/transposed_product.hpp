@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstring>
 
 #include "shardwise/backend/detail/plan_cache.hpp"
 #include "shardwise/backend/onednn/forward.hpp"
@@ -54,7 +55,9 @@ class TransposedProduct {
       std::array<Floats16, width> block;
       for (std::size_t i = 0; i < width; ++i) load(sums + (o + i) * of.rows + row, block[i]);
       transpose(block);
-      for (std::size_t r = 0; r < lines; ++r) of.put(row + r, o, columns, block[r]);
+      float values[width][width];
+      std::memcpy(values, block.data(), sizeof values);
+      for (std::size_t r = 0; r < lines; ++r) of.put(row + r, o, columns, values[r]);
     });
   }
 
