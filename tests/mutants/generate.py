@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Makes small bugs in headers and tells which of them no test finds.
 
-usage: generate.py PATH [N]    PATH is a folder or header below include/shardwise, N the bugs for each
-                               header, 6 if it is left out
+usage: generate.py PATH [N]           PATH is a folder or header below include/shardwise, N the bugs for each
+                                      header, 6 if it is left out
+       generate.py --untouched [N]    in all headers in which no bug of *.txt is planted
 
 A bug changes an operator, a 0 or 1, a condition, a `!`, `++` or `--`, swaps two arguments or leaves out a
 statement; never in comments, texts, assertions or what is thrown. A header has the same bugs in each run.
@@ -10,13 +11,14 @@ statement; never in comments, texts, assertions or what is thrown. A header has 
 Tests that include the header run first, one after another and small ones first, then some that include a
 header which includes it, until one finds the bug; eight at most (three in CI), so look for more before you write one for a
 survivor. It may also be a change without an effect. What does not compile is left out. Prints each bug with
-what found it, and for each header and at the end how many survived.
+what found it, and at the end how many survived in each header and folder.
 """
 
 import random
 import re
 import sys
 
+import planted
 import run
 import select_tests
 
@@ -118,16 +120,16 @@ class Planter:
     def plant(self, header, count, groups):
         """Prints what became of `count` bugs in a header, and returns how many there were and survived."""
         text = header.read_text()
-        planted = survived = 0
+        made = survived = 0
         for bug in bugs_in(text)[:3 * count] if groups else []:
             found = self.found_by(groups, header, bug)
             if found is None:
                 continue
-            planted, survived = planted + 1, survived + (found == "")
+            made, survived = made + 1, survived + (found == "")
             print_bug(header, text, bug, found)
-            if planted == count:
+            if made == count:
                 break
-        return planted, survived
+        return made, survived
 
 
 def print_bug(header, text, bug, found):
@@ -159,20 +161,41 @@ def on_lines(changed, count, tests, order):
     return [task_of(*bug) for bug in order.sample(bugs, min(count, len(bugs)))]
 
 
-def main():
-    if len(sys.argv) not in (2, 3) or not (LIBRARY / sys.argv[1]).exists():
-        sys.exit(__doc__)
-    path = LIBRARY / sys.argv[1]
+def untouched():
+    """The headers in which no bug is planted."""
+    touched = {file for bug in planted.bugs().values() for file in bug.files()}
+    return [header for header in sorted(LIBRARY.rglob("*.hpp")) if str(header.relative_to(run.ROOT)) not in touched]
+
+
+def plant_in(headers, count):
+    """The bugs in each header and how many survived, by its path below the library."""
     tests = run.listed_tests()
-    tree = run.Tree("generated")
-    tree.configure()
-    planter = Planter(tree)
-    planted, survived = [], []
-    for header in [path] if path.is_file() else sorted(path.rglob("*.hpp")):
-        here = planter.plant(header, int(sys.argv[2]) if len(sys.argv) > 2 else 6, tests_near(header, tests))
-        print("{}: {} bugs, {} survived".format(header.relative_to(LIBRARY), *here), flush=True)
-        planted, survived = [*planted, here[0]], [*survived, here[1]]
-    print(f"{sys.argv[1]}: {len(planted)} headers, {sum(planted)} bugs, {sum(survived)} survived")
+    planters, found = {}, {}
+
+    def task_of(header):
+        def task(tree):
+            planter = planters.setdefault(tree, Planter(tree))
+            found[header.relative_to(LIBRARY)] = planter.plant(header, count, tests_near(header, tests))
+        return task
+
+    run.in_trees(task_of(header) for header in headers)
+    return found
+
+
+def main():
+    what = sys.argv[1] if len(sys.argv) in (2, 3) else ""
+    path = LIBRARY / what
+    if what != "--untouched" and (not what or not path.exists()):
+        sys.exit(__doc__)
+    headers = untouched() if what == "--untouched" else [path] if path.is_file() else sorted(path.rglob("*.hpp"))
+    found = plant_in(headers, int(sys.argv[2]) if len(sys.argv) > 2 else 6)
+    folders = {}
+    for header, numbers in sorted(found.items()):
+        print("{}: {} bugs, {} survived".format(header, *numbers))
+        folders.setdefault(header.parent.parts[:1], []).append(numbers)
+    for folder, numbers in folders.items():
+        planted_here, survived = map(sum, zip(*numbers))
+        print(f"{''.join(folder) or '.'}: {len(numbers)} headers, {planted_here} bugs, {survived} survived")
 
 
 if __name__ == "__main__":
