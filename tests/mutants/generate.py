@@ -9,9 +9,9 @@ A bug changes an operator, a 0 or 1, a condition, a `!`, `++` or `--`, swaps two
 statement; never in comments, texts, assertions or what is thrown. A header has the same bugs in each run.
 
 Tests that include the header run first, one after another and small ones first, then some that include a
-header which includes it, until one finds the bug; eight at most (three in CI), so look for more before you write one for a
-survivor. It may also be a change without an effect. What does not compile is left out. Prints each bug with
-what found it, and at the end how many survived in each header and folder.
+header which includes it, and so on, until one finds the bug; eight at most (three in CI), so look for more
+before you write one for a survivor. It may also be a change without an effect. What does not compile is left
+out. Prints each bug with what found it, and at the end how many survived in each header and folder.
 """
 
 import random
@@ -37,7 +37,7 @@ BLANK = [  # what bugs keep away from
     r"//[^\n]*", r"/\*.*?\*/", r'"(?:\\.|[^"\\\n])*"', r"'(?:\\.|[^'\\\n])'", r"^ *#[^\n]*", r"\bthrow\b[^;]*;",
     r"([\w.()]+) [<>] ([\w.()]+) \? (?:\1 : \2|\2 : \1)",  # of equal ones either is right
     r"\b(?:static_assert|assert)\b[^;]*;", r"\boperator\S*", r"\b(?:template|using|friend)\b[^;{]*", r"= (?:0|default|delete);$"]
-DIRECT, BESIDE = 5, 3  # tests that include a header, and that include another one that does
+DIRECT, BESIDE = 5, 3  # tests that include a header, and that reach it by others
 IN_CI = 3  # tests for a bug on a changed line
 LIBRARY = run.ROOT / "include/shardwise"
 
@@ -70,7 +70,8 @@ def bugs_in(text):
 
 
 def tests_near(header, tests):
-    """Tests that include the header, then tests that include one that includes it; small ones first."""
+    """Tests that include the header, then tests that include one that includes it, and so on; at each distance
+    small ones first."""
     def including(headers):
         groups = {}
         for test in tests:
@@ -79,11 +80,15 @@ def tests_near(header, tests):
                 groups.setdefault(own, []).append(test)
         return sorted(groups.values(), key=lambda group: (len(select_tests.reached(group[0].sources)), group[0].name))
 
-    name = str(header.relative_to(run.ROOT))
-    beside = {str(file.relative_to(run.ROOT)) for file in LIBRARY.rglob("*.hpp")
-              if name in select_tests.includes(str(file.relative_to(run.ROOT)))}
-    direct = including({name})
-    return direct[:DIRECT] + [group for group in including(beside) if group not in direct][:BESIDE]
+    library = [str(file.relative_to(run.ROOT)) for file in LIBRARY.rglob("*.hpp")]
+    front = {str(header.relative_to(run.ROOT))}
+    near, seen = including(front)[:DIRECT], front
+    most = len(near) + BESIDE
+    while front and len(near) < most:
+        front = {file for file in library if front & select_tests.includes(file)} - seen
+        seen = seen | front
+        near += [group for group in including(front) if group not in near]
+    return near[:most]
 
 
 class Planter:
