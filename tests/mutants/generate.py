@@ -71,14 +71,17 @@ def bugs_in(text):
 
 def tests_near(header, tests):
     """Tests that include the header, then tests that include one that includes it, and so on; at each distance
-    small ones first."""
+    first those that have its name in theirs, and small ones before large ones."""
     def including(headers):
         groups = {}
         for test in tests:
-            own = frozenset(test.sources - {run.MAIN})
-            if any(headers & select_tests.includes(file) for file in own if file.startswith("tests/")):
+            own = frozenset(file for file in test.sources - {run.MAIN} if re.match("tests/(?!compile_fail)", file))
+            if headers & select_tests.reached(own, through=lambda file: file.startswith("tests/")):
                 groups.setdefault(own, []).append(test)
-        return sorted(groups.values(), key=lambda group: (len(select_tests.reached(group[0].sources)), group[0].name))
+        return sorted(groups.values(), key=lambda group: (header.stem not in group[0].name, *size_of(group[0])))
+
+    def size_of(test):
+        return len(select_tests.reached(test.sources)), test.name
 
     library = [str(file.relative_to(run.ROOT)) for file in LIBRARY.rglob("*.hpp")]
     front = {str(header.relative_to(run.ROOT))}
