@@ -313,14 +313,43 @@ TEST_CASE("another option of an update rule, of a step or of a loss is told, by 
   check_each_option(Scaled{}, {{{.factor = 2}, "third_update_of_1 is "}});
   check_each_option(CrossEntropy{}, {{{.label_smoothing = 0.1}, "label_smoothing is 0 on ranks"},
                                      {{.reduction = LossReduction::sum}, "reduction is mean on"}});
-  check_each_option(Huber{}, {{{.delta = 2}, "delta is 1 on ranks 0, 2, and 2 on rank 1"}});
-  check_each_option(SmoothL1{}, {{{.beta = 2}, "beta is 1 on ranks 0, 2, and 2 on rank 1"}});
+  const char* const other_sum = "reduction is mean on ranks 0, 2, and sum on rank 1";
+  const auto sum = LossReduction::sum;
+  check_each_option(MaskedCrossEntropy{}, {{{.label_smoothing = 0.1}, "label_smoothing is 0 on"},
+                                           {{.ignored = 2}, "ignored is -100 on ranks 0, 2, and 2"},
+                                           {{.counted = 3}, "counted is "},
+                                           {{.reduction = sum}, other_sum}});
+  check_each_option(NegativeLogLikelihood{}, {{{.ignored = 2}, "ignored is "},
+                                              {{.counted = 3}, "counted is "},
+                                              {{.reduction = sum}, other_sum}});
+  check_each_option(MeanSquaredError{}, {{{.reduction = sum}, other_sum}});
+  check_each_option(BinaryCrossEntropy{}, {{{.reduction = sum}, other_sum}});
+  check_each_option(Huber{}, {{{.delta = 2}, "delta is 1 on ranks 0, 2, and 2 on rank 1"},
+                              {{.reduction = sum}, other_sum}});
+  check_each_option(SmoothL1{}, {{{.beta = 2}, "beta is 1 on ranks 0, 2, and 2 on rank 1"},
+                                 {{.reduction = sum}, other_sum}});
   const auto of_clip = [](std::optional<double> usual, std::optional<double> other) {
     return told_of_options(Sgd{}, Sgd{}, CrossEntropy{}, CrossEntropy{}, usual, other);
   };
   CHECK(of_clip(1.0, 1.0).empty());
   CHECK(contains(of_clip(1.0, 0.5), ": clip_norm is 1 on ranks 0, 2, and 0.5 on rank 1; found"));
   CHECK(contains(of_clip(1.0, {}), ": clip_norm is 1 on ranks 0, 2, and not given on rank 1; no"));
+}
+
+TEST_CASE("an option of a model that differs on a mesh is told at the first step") {
+  run_mesh({.data = 2}, [](MeshRanks<ThreadCommunicator>& ranks) {
+    const std::string told = message_of<collective_error>([&] {
+      Model<Mlp, Context<double, Reference, MeshRanks<ThreadCommunicator>>> model(
+          ranks, Seed{1}, {.sums_meanwhile = ranks.rank() == 1});
+      Optimizer optimizer(model, Sgd{});
+      const Tensor<double, SamplesOverMesh<Invariant>> x({{Axis::batch, 4}, {Axis::feature, 6}},
+                                                         ranks.place());
+      const Tensor<double, SamplesOverMesh<Invariant>> y({{Axis::batch, 4}, {Axis::feature, 3}},
+                                                         ranks.place());
+      train_step(model, x.view(), y.view(), MeanSquaredError{}, optimizer);
+    });
+    CHECK(contains(told, "sums_meanwhile is false on rank 0, and true on rank 1; found at step 1"));
+  });
 }
 
 TEST_CASE("other weights of classes are told, a long list by its size, and those of each loss") {
