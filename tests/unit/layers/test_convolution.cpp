@@ -9,6 +9,7 @@
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/transposed_convolution.hpp"
 #include "shardwise/train/gradient_check.hpp"
 
 using namespace shardwise;
@@ -125,6 +126,20 @@ TEST_CASE("an error names the layer") {
                        shape_error);
   CHECK_THROWS_WITH_AS(M(Net{}, alone, Seed{1}),
                        doctest::Contains("give the Model the shape of its input"), shape_error);
+}
+
+TEST_CASE("a transposed convolution without a bias applies the function to its sums alone") {
+  using Layer = ConvTranspose1d<split::none, 1, 1, kernel(1, {.bias = false})>;
+  using Net = Sequential<Layer, Relu>;
+  const Shape shape{{Axis::batch, 1}, {Axis::channel, 1}, {Axis::width, 3}};
+  SingleRank alone;
+  Model<Net, Context<double, Reference, SingleRank>> model(
+      Net(Layer{}.initialized_by(init::ones), Relu{}), alone, Seed{1}, shape);
+  const double x[] = {-1, 0, 2};
+  const auto y = model.forward(View<const double, Invariant>(x, shape, Place{0, 1}));
+  CHECK(y[0] == 0);
+  CHECK(y[1] == 0);
+  CHECK(y[2] == 2);
 }
 
 TEST_CASE("a convolution begins the same however it is split and over however many ranks") {

@@ -1,12 +1,16 @@
-// The cut by cost against all cuts of random costs.
+// The cut by cost against all cuts of random costs, and the cost of layers.
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <random>
 
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/sequential.hpp"
 #include "shardwise/pipeline/cut_by_cost.hpp"
 
 using namespace shardwise;
@@ -39,6 +43,13 @@ std::uint64_t cost_of(const UncutList& list, const detail::GrowingList<CutPlace>
   }
   return next == places.size() ? most : 0;
 }
+
+// Four rows: 28 outputs, 6 x 7 weights and 7 biases for each row; and 28 values of a function.
+constexpr auto costs =
+    detail::part_counts<Ends<Invariant, Invariant>>(Sequential<Linear<split::none, 6, 7>, Gelu>{},
+                                                    Shape{{Axis::batch, 4}, {Axis::feature, 6}})
+        .cost;
+static_assert(costs == std::array<std::uint64_t, 2>{28 + 4 * (6 * 7 + 7), 28});
 
 }  // namespace
 
