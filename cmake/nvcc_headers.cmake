@@ -1,8 +1,9 @@
 # The test that nvcc, which calls g++, compiles the headers of the parts cuda and nccl that are here in one
 # unit, twice over, as a program with kernels of its own includes them, and without a flag; with products of
-# the part onednn, whose loops are templates. That each
-# compiles alone is shown without nvcc (headers_alone.cmake): only backend/cuda/launch.hpp asks whether
-# nvcc compiles it. Not by a target: that would enable the language CUDA for the whole project.
+# the part onednn, whose loops are templates. That each compiles alone is shown without nvcc
+# (headers_alone.cmake): only backend/cuda/launch.hpp asks whether nvcc compiles it, and
+# backend/onednn/onednn.hpp, for a warning. Not by a target: that would enable the language CUDA for the
+# whole project.
 
 find_package(CUDAToolkit QUIET)
 set(library ${PROJECT_SOURCE_DIR}/include/shardwise)

@@ -14,16 +14,24 @@
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/backend/onednn/attention_heads.hpp"
 #include "shardwise/backend/onednn/forward.hpp"
-#include "shardwise/backend/onednn/row_product.hpp"
 #include "shardwise/backend/onednn/session.hpp"
 #include "shardwise/backend/onednn/threads.hpp"
-#include "shardwise/backend/onednn/tile_product.hpp"
-#include "shardwise/backend/onednn/transposed_product.hpp"
 #include "shardwise/backend/onednn/weight_gradient.hpp"
 #include "shardwise/backend/onednn/weight_product.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/independent_loop.hpp"
+
+#ifdef __CUDACC__  // which does not know the pragma that unrolls a loop, and hands it on
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
+#include "shardwise/backend/onednn/row_product.hpp"
+#include "shardwise/backend/onednn/tile_product.hpp"
+#include "shardwise/backend/onednn/transposed_product.hpp"
+#ifdef __CUDACC__
+#pragma nv_diagnostic pop
+#endif
 
 namespace shardwise {
 

@@ -12,11 +12,6 @@
 #include "shardwise/backend/onednn/vector_dot.hpp"
 #include "shardwise/core/dtype.hpp"
 
-#ifdef __CUDACC__  // which does not know the pragma that unrolls a loop, and hands it on
-#pragma nv_diagnostic push
-#pragma nv_diag_suppress 1675
-#endif
-
 namespace shardwise::detail::onednn {
 
 ///@{
@@ -117,7 +112,3 @@ struct RowProduct {
 };
 
 }  // namespace shardwise::detail::onednn
-
-#ifdef __CUDACC__
-#pragma nv_diagnostic pop
-#endif

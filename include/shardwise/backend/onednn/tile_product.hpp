@@ -21,11 +21,6 @@
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/partition.hpp"
 
-#ifdef __CUDACC__  // which does not know the pragma that unrolls a loop, and hands it on
-#pragma nv_diagnostic push
-#pragma nv_diag_suppress 1675
-#endif
-
 namespace shardwise::detail::onednn {
 
 /// The 16 floats become bf16 in the upper halves of their words, rounded to even; lower halves are
@@ -238,9 +233,5 @@ struct TileProduct {
 };
 
 }  // namespace shardwise::detail::onednn
-
-#ifdef __CUDACC__
-#pragma nv_diagnostic pop
-#endif
 
 #endif

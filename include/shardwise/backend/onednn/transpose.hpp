@@ -6,11 +6,6 @@
 
 #include "shardwise/version.hpp"
 
-#ifdef __CUDACC__  // which does not know the pragma that unrolls a loop, and hands it on
-#pragma nv_diagnostic push
-#pragma nv_diag_suppress 1675
-#endif
-
 namespace shardwise::detail::onednn {
 
 /// Transposes 16 vectors of 16 numbers. Each of four rounds interleaves the vectors i and i + 8, so
@@ -30,7 +25,3 @@ template <class Vector>
 }
 
 }  // namespace shardwise::detail::onednn
-
-#ifdef __CUDACC__
-#pragma nv_diagnostic pop
-#endif
