@@ -46,4 +46,17 @@ struct SumOfFeatures : KeepsLayout {
 static_assert(plan<SumOfFeatures, 2, Feature, Feature, true>(in).forward ==
               CollectiveList{all_reduce(4)});
 
+
+// Over several axes of a mesh forward and backward sum in the same order.
+constexpr Plan on_mesh() {
+  return plan_of<Ends<Invariant, Invariant>, TrainWithInputGradient>(
+      BatchNorm<6>{}, mesh{.replica = 3, .data = 2}, in);
+}
+constexpr CollectiveList over_both() {
+  const Collective sums = all_reduce(2 * 6, Dtype::float64);
+  return {sums.over(MeshAxis::data), sums.over(MeshAxis::replica)};
+}
+static_assert(on_mesh().forward == over_both());
+static_assert(on_mesh().backward == over_both());
+
 }  // namespace

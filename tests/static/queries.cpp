@@ -80,6 +80,8 @@ static_assert(plan<Columns, 8>(samples).bytes_sent() == 7 * 4 * (2 * hidden + lo
 static_assert(plan<Rows, 8>(samples).bytes_sent() == 7 * 4 * (2 * hidden + 2 * logits));
 static_assert(plan<Alternating, 8>(samples).bytes_sent() == 7 * 4 * 2 * logits);
 static_assert(plan<Data, 8, Batch, Batch>(samples).bytes_sent() == 7 * 4 * 2 * weights);
+// Of an all-to-all each rank keeps one block of P.
+static_assert(all_to_all(24).bytes_sent(8) == 4 * 24 * 7 / 8);
 static_assert(plan<Columns, 8>(samples).bytes_sent() < plan<Rows, 8>(samples).bytes_sent());
 static_assert(50 * plan<Alternating, 8>(samples).bytes_sent() <
               plan<Rows, 8>(samples).bytes_sent());

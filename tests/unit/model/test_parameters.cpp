@@ -88,6 +88,15 @@ TEST_CASE("parameters are walked in model order, with their layouts") {
   });
 }
 
+TEST_CASE("a Residual of one layer adds nothing to the names of its parameters") {
+  SingleRank alone;
+  using Alone = Sequential<Residual<Linear<split::none, 4, 4>>, Relu>;
+  Model<Alone, Context<double, Reference, SingleRank>> model(alone, Seed{1});
+  std::vector<std::string> names;
+  model.visit_parameters([&](const auto& p) { names.push_back(p.name); });
+  CHECK(names == std::vector<std::string>{"0.weight", "0.bias"});
+}
+
 TEST_CASE("what is set is what is gathered, and each rank has its part") {
   for (const int ranks : {1, 2, 3, 8}) {
     CAPTURE(ranks);
