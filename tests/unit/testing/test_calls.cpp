@@ -2,12 +2,16 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "shardwise/comm/thread_communicator.hpp"
+#include "shardwise/comm/mesh_ranks.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/testing/calls.hpp"
+#include "shardwise/testing/many_against_one.hpp"
 #include "support/plain_communicator.hpp"
 
 using namespace shardwise;
@@ -72,4 +76,18 @@ TEST_CASE("the first difference between calls and plan is told") {
   CHECK(difference_from_plan("forward", ab, aa) == differs(reduce, gather));
   CHECK(difference_from_plan("forward", ab, only) == differs("nothing more", gather));
   CHECK(difference_from_plan("forward", only, ab) == differs(gather, "nothing more"));
+}
+
+TEST_CASE("a call of ranks of several axes together is no plan's") {
+  run_ranks(4, [](ThreadCommunicator& all) {
+    MeshRanks counted(CountingCommunicator<ThreadCommunicator>(all), {.data = 2, .tensor = 2});
+    detail::ManyAgainstOne found(all, counted, "Net");
+    std::array<double, 1> number{1};
+    found.counted().broadcast(std::span<double>(number), 0);
+    found.compare_calls("forward", {});
+    found.compare_calls("backward", {});
+    CHECK(found.report().failures ==
+          std::vector<std::string>{
+              "Net: forward: it calls ranks of several axes together, as no plan does"});
+  });
 }
