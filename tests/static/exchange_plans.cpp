@@ -46,7 +46,6 @@ struct SumOfFeatures : KeepsLayout {
 static_assert(plan<SumOfFeatures, 2, Feature, Feature, true>(in).forward ==
               CollectiveList{all_reduce(4)});
 
-
 // Over several axes of a mesh forward and backward sum in the same order.
 constexpr Plan on_mesh() {
   return plan_of<Ends<Invariant, Invariant>, TrainWithInputGradient>(

@@ -11,14 +11,14 @@
 #include "shardwise/backend/onednn/processor.hpp"
 #include "shardwise/backend/onednn/vector_dot.hpp"
 #include "shardwise/core/independent_loop.hpp"
-#include "shardwise/core/partition.hpp"
 
 namespace shardwise::detail::onednn {
 
 /// All heads of a query at once. What takes time is to read keys and values from memory, so they
-/// are read once, in the order in which they lie there, and not copied as products of blocks need
-/// it. Scores, their softmax and all sums are float. Memory for scores is that of the next power
-/// of two of keys, so that it is not taken anew for each token of a text.
+/// are read once, in the order in which they lie there, each some rows after it was asked for, and
+/// not copied as products of blocks need it. Scores, their softmax and all sums are float. Memory
+/// for scores is that of the next power of two of keys, so that it is not taken anew for each token
+/// of a text.
 template <class T, class Operands>
 class AttentionOfQuery {
  public:
@@ -46,11 +46,8 @@ class AttentionOfQuery {
 
   /// Scores become products q·k.
   void multiply_keys(const AttentionBlock& block) const {
-    for_each_piece(block, [&](std::size_t head, Interval keys) {
-      const float* const query = q_ + head * of_.heads.size;
-      const T* const key = of_.k + of_.key_at(block.keys.offset, of_.heads.key_of(head));
-      for (std::size_t k = keys.offset; k < keys.end(); ++k)
-        scores(head)[k] = vector_dot(query, key + k * of_.key_at(1, 0), of_.heads.size);
+    for_each_row(block, of_.k, [&](std::size_t head, std::size_t k, const T* key) {
+      scores(head)[k] = vector_dot(q_ + head * of_.heads.size, key, of_.heads.size);
     });
   }
 
@@ -65,24 +62,26 @@ class AttentionOfQuery {
   /// Sums become those of values by weight.
   void add_values(const AttentionBlock& block) const {
     std::fill_n(sums_, of_.heads.queries * of_.heads.size, 0.0F);
-    for_each_piece(block, [&](std::size_t head, Interval keys) {
-      const T* const value = of_.v + of_.key_at(block.keys.offset, of_.heads.key_of(head));
-      for (std::size_t k = keys.offset; k < keys.end(); ++k)
-        plain_loop(of_.heads.size, [to = sums_ + head * of_.heads.size, weight = scores(head)[k],
-                                    from = value + k * of_.key_at(1, 0)](std::size_t d) {
-          to[d] += weight * static_cast<float>(from[d]);
-        });
+    for_each_row(block, of_.v, [&](std::size_t head, std::size_t k, const T* value) {
+      plain_loop(of_.heads.size,
+                 [to = sums_ + head * of_.heads.size, weight = scores(head)[k],
+                  value](std::size_t d) { to[d] += weight * static_cast<float>(value[d]); });
     });
   }
 
-  /// Calls f(head, keys) for all heads and keys of a block: all heads of the next keys, counted
-  /// from the first one of the block, before those behind them.
+  /// Calls f(query head, number in the block, row of its head) for keys or values, token by token.
   template <class F>
-  void for_each_piece(const AttentionBlock& block, const F& f) const {
-    constexpr std::size_t at_once = 32;
-    for (std::size_t first = 0; first < block.keys.size; first += at_once)
+  void for_each_row(const AttentionBlock& block, const T* all, const F& f) const {
+    constexpr std::size_t ahead = 16;  // tokens: what arrives in the time that they take
+    const std::size_t of_token = of_.key_at(1, 0);
+    const T* token = all + of_.key_at(block.keys.offset, 0);
+    for (std::size_t k = 0; k < block.keys.size; ++k, token += of_token) {
+      if (k + ahead < block.keys.size)
+        for (std::size_t i = 0; i < of_token; i += 64 / sizeof(T))
+          __builtin_prefetch(token + ahead * of_token + i);
       for (std::size_t head = 0; head < of_.heads.queries; ++head)
-        f(head, Interval{first, std::min(at_once, block.keys.size - first)});
+        f(head, k, token + of_.key_at(0, of_.heads.key_of(head)));
+    }
   }
 
   const Operands& of_;
