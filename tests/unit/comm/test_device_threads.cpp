@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "shardwise/comm/detail/device_message.hpp"
 #include "shardwise/comm/device_threads.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 #include "support/far.hpp"
@@ -144,6 +145,20 @@ TEST_CASE("a sender goes on behind its receiver's copy") {
     if (ranks.rank() == 2) ranks.receive(in, 0, 5);
   });
   CHECK(log == std::vector<std::string>{"record ready", "wait for done"});
+}
+
+TEST_CASE("a message is copied once, and not after it was taken back") {
+  detail::Offer offer;
+  int copies = 0;
+  const auto copy = [&] { ++copies; };
+  CHECK(!offer.take(copy));
+  offer.make();
+  CHECK(offer.take(copy));
+  CHECK(!offer.take(copy));
+  offer.make();
+  CHECK(offer.take_back());
+  CHECK(!offer.take(copy));
+  CHECK(copies == 1);
 }
 
 TEST_CASE("a sender waits for a copy that its receiver has begun, also when another rank fails") {

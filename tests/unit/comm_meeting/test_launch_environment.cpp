@@ -42,12 +42,12 @@ TEST_CASE("launch environment: each launcher's variables are read") {
     CAPTURE(one.launcher);
     Variables variables{{one.names[0], "5"}, {one.names[1], "8"}};
     CHECK(!read(variables).local_rank.has_value());
-    variables[one.names[2]] = "1";
+    variables[one.names[2]] = "7";
     const LaunchEnvironment told = read(variables);
     CHECK(told.launcher == one.launcher);
     CHECK(told.rank == 5);
     CHECK(told.size == 8);
-    CHECK(told.local_rank == 1);
+    CHECK(told.local_rank == 7);
     CHECK(told.master_address.empty());
     CHECK(!told.master_port.has_value());
   }
