@@ -1,4 +1,4 @@
-// The product of one to four rows, which OneDnn::Linear takes on one thread.
+// The product of one to eight rows, which OneDnn::Linear takes on one thread.
 
 #include <doctest/doctest.h>
 
@@ -35,7 +35,7 @@ TEST_CASE_TEMPLATE("few rows: sums of a formula, with a bias or ReLU, at every r
   // x[r, i] = i + 1 + r and w[o, i] = o - i: y[r, o] = o in (in + 1) / 2 - (in - 1) in (in + 1) / 3
   // + r (o in - in (in - 1) / 2) + bias[o], with bias[o] = o.
   const auto number = [](std::size_t n) { return static_cast<float>(n); };
-  for (std::size_t rows = 1; rows <= 4; ++rows) {
+  for (std::size_t rows = 1; rows <= detail::onednn::most_product_rows<T>; ++rows) {
     for (std::size_t in = 1; in <= 70; in += rows == 1 ? 1 : 3) {
       for (std::size_t out = 1; out <= 150; out += out < 26 ? 1 : 31) {
         std::vector<T> x, w, bias, y = backend_test::unwritten<T>(rows * out);
@@ -73,6 +73,20 @@ TEST_CASE_TEMPLATE("few rows: sums of a formula, with a bias or ReLU, at every r
   }
 }
 
+TEST_CASE("few rows: more inputs than are read at once") {
+  if (!detail::onednn::has(dnnl_cpu_isa_avx512_core)) return;
+  for (const std::size_t rows : {4, 5, 8}) {
+    const auto problem = LinearProblem<float>::of_integers(rows, 2 * 1024 + 37, 70);
+    auto y = backend_test::unwritten<float>(rows * problem.out);
+    detail::onednn::RowProduct<float>{{rows, problem.in, problem.out, problem.x.data(),
+                                       problem.w.data(), problem.bias.data(), Activation::none,
+                                       y.data()}}
+        .run();
+    CAPTURE(rows);
+    CHECK(backend_test::same(y, backend_test::rounded<float>(problem.forward(true))));
+  }
+}
+
 TEST_CASE_TEMPLATE("one row: what is no number stays so, in every input and output", T, float,
                    bf16) {
   if (!testing::onednn_computes<T>()) return;
@@ -94,7 +108,7 @@ TEST_CASE_TEMPLATE("one row: what is no number stays so, in every input and outp
 TEST_CASE_TEMPLATE("one row: equal bits in training and in evaluation, and no copy", T, float,
                    bf16) {
   if (!testing::onednn_computes<T>()) return;
-  if (!detail::onednn::gains_from_row_product(1, 200))
+  if (!detail::onednn::gains_from_row_product<float>(1, 200))
     return;  // then it is a product of the library
   OneDnn backend;
   auto problem = LinearProblem<T>::of_reals(1, 200, 130);

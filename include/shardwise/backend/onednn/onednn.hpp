@@ -111,7 +111,7 @@ class OneDnn::Linear {
     if (in_ == 0) return forward_of_nothing(rows, bias, activation, y);
     const detail::onednn::Forward<T> of{rows, in_, out_, x, weight.data, bias, activation, y};
     if (backend_->threads_ == 1 && (rows == 1 || is_in_no_cache()) &&
-        detail::onednn::gains_from_row_product(rows, in_))
+        detail::onednn::gains_from_row_product<T>(rows, in_))
       return detail::onednn::RowProduct<T>{of}.run();
 #ifdef __x86_64__
     if constexpr (std::same_as<T, bf16>) {

@@ -1,9 +1,10 @@
 #pragma once
-// The product of one to four rows with a weight, which takes as long as reading the weight from
-// memory.
+// The product of one to eight rows with a weight, which takes hardly longer than reading the weight
+// from memory.
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstring>
 
@@ -28,47 +29,57 @@ namespace shardwise::detail::onednn {
 }
 ///@}
 
-/// Σ_i x[r * in + i] w[n * distance + i] at [r][n], for each r below `Rows` and n below `Count`,
-/// which are computed at the same time.
+/// Σ_i x[r * apart + i] w[n * distance + i] over `count` places i at [r][n], for each r below
+/// `Rows` and n below `Count`, which are computed at the same time. From two rows on, products take
+/// so long that a core does not read ahead far enough by itself.
 template <std::size_t Rows, std::size_t Count, class T>
 [[gnu::always_inline]] inline std::array<std::array<float, Count>, Rows> row_dots(
-    const T* x, const T* w, std::size_t in, std::size_t distance) {
-  constexpr std::size_t numbers = 64 / sizeof(T);
+    const T* x, const T* w, std::size_t count, std::size_t apart, std::size_t distance) {
+  constexpr std::size_t numbers = 64 / sizeof(T), ahead = 16 * numbers;
   using Line = std::array<Floats16, numbers / 16>;
   Floats16 sums[Rows][Count] = {};
   std::size_t i = 0;
-  for (; i + numbers <= in; i += numbers) {
-    Line lines[Rows];
-#pragma GCC unroll 4
-    for (std::size_t r = 0; r < Rows; ++r) load_line(x + r * in + i, lines[r]);
+  for (; i + numbers <= count; i += numbers) {
+    Line lines[Count];
 #pragma GCC unroll 8
     for (std::size_t n = 0; n < Count; ++n) {
+      load_line(w + n * distance + i, lines[n]);
+      if constexpr (Rows > 1) __builtin_prefetch(w + n * distance + i + ahead);
+    }
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < Rows; ++r) {
       Line line;
-      load_line(w + n * distance + i, line);
-#pragma GCC unroll 4
-      for (std::size_t r = 0; r < Rows; ++r)
-        for (std::size_t v = 0; v < line.size(); ++v) sums[r][n] += lines[r][v] * line[v];
+      load_line(x + r * apart + i, line);
+#pragma GCC unroll 8
+      for (std::size_t n = 0; n < Count; ++n)
+        for (std::size_t v = 0; v < line.size(); ++v) sums[r][n] += line[v] * lines[n][v];
     }
   }
   std::array<std::array<float, Count>, Rows> dots;
   for (std::size_t r = 0; r < Rows; ++r)
     for (std::size_t n = 0; n < Count; ++n) dots[r][n] = sum_of_lanes(sums[r][n]);
-  for (; i < in; ++i)
+  for (; i < count; ++i)
     for (std::size_t r = 0; r < Rows; ++r)
       for (std::size_t n = 0; n < Count; ++n)
-        dots[r][n] += static_cast<float>(x[r * in + i]) * static_cast<float>(w[n * distance + i]);
+        dots[r][n] +=
+            static_cast<float>(x[r * apart + i]) * static_cast<float>(w[n * distance + i]);
   return dots;
 }
 
+/// The most rows of RowProduct: for more, bf16 take too long to become floats, and float products
+/// to be added up.
+template <class T>
+inline constexpr std::size_t most_product_rows = std::same_as<T, float> ? 8 : 4;
+
 /// Whether RowProduct is faster than the library's products on one thread, for weights that are in
-/// no cache: seen on a Xeon and, of the library's, on an EPYC, see docs/benchmarks.md. It is not
-/// with vectors of 8 floats, which leave too few registers for all sums, nor where adding up lanes
-/// takes longer than the products.
-inline bool gains_from_row_product(std::size_t rows, std::size_t in) {
-  return has_vectors && rows <= 4 && in >= 64 && has(dnnl_cpu_isa_avx512_core);
+/// no cache: see bench/log.md, "Few rows". It is not with vectors of 8 floats, which leave too few
+/// registers for all sums, nor where adding up lanes takes longer than the products.
+template <class T>
+bool gains_from_row_product(std::size_t rows, std::size_t in) {
+  return has_vectors && rows <= most_product_rows<T> && in >= 64 && has(dnnl_cpu_isa_avx512_core);
 }
 
-/// A forward of one to four rows. For a processor with vectors of 16 floats.
+/// A forward of one to `most_product_rows` rows. For a processor with vectors of 16 floats.
 template <class T>
 struct RowProduct {
   Forward<T> of;
@@ -76,13 +87,16 @@ struct RowProduct {
   /// On the calling thread. A core reads faster from several places that are far apart than from
   /// one, so it reads eight equal parts of the weight at the same time; for three rows and more it
   /// has registers for four.
-  void run() const {
-    if (of.rows == 1) return run_all<1, 8>();
-    if (of.rows == 2) return run_all<2, 8>();
-    of.rows == 3 ? run_all<3, 4>() : run_all<4, 4>();
-  }
+  void run() const { run_as<1>(); }
 
  private:
+  template <std::size_t Rows>
+  void run_as() const {
+    constexpr std::size_t parts = Rows <= 2 ? 8 : 4;
+    if (of.rows == Rows) return run_all<Rows, parts>();
+    if constexpr (Rows < most_product_rows<T>) run_as<Rows + 1>();
+  }
+
   template <std::size_t Rows, std::size_t Parts>
   void run_all() const {
     const std::size_t part = of.out / Parts;
@@ -92,17 +106,21 @@ struct RowProduct {
   }
 
   /// `count` outputs, at most 16, from `first` on, and as many of each of `Parts` places that are
-  /// `distance` outputs apart.
+  /// `distance` outputs apart; of so many inputs at once that those of all rows stay in the first
+  /// cache of the core.
   template <std::size_t Rows, std::size_t Parts>
   void put(std::size_t first, std::size_t count, std::size_t distance) const {
+    const std::size_t inputs = Rows > 4 ? 1024 : of.in;
     in_vectors_of_16([&] {
       float sums[Rows][Parts][width] = {};
-      for (std::size_t o = 0; o < count; ++o) {
-        const auto dots =
-            row_dots<Rows, Parts>(of.x, of.w + (first + o) * of.in, of.in, distance * of.in);
-        for (std::size_t r = 0; r < Rows; ++r)
-          for (std::size_t n = 0; n < Parts; ++n) sums[r][n][o] = dots[r][n];
-      }
+      for (std::size_t i = 0; i < of.in; i += inputs)
+        for (std::size_t o = 0; o < count; ++o) {
+          const auto dots =
+              row_dots<Rows, Parts>(of.x + i, of.w + (first + o) * of.in + i,
+                                    std::min(inputs, of.in - i), of.in, distance * of.in);
+          for (std::size_t r = 0; r < Rows; ++r)
+            for (std::size_t n = 0; n < Parts; ++n) sums[r][n][o] += dots[r][n];
+        }
       for (std::size_t r = 0; r < Rows; ++r)
         for (std::size_t n = 0; n < Parts; ++n) of.put(r, first + n * distance, count, sums[r][n]);
     });
