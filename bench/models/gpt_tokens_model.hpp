@@ -53,13 +53,14 @@ class Writer {
   using Model = sw::Model<Net, sw::Context<T, sw::OneDnn, C>, sw::Ends<sw::Invariant, Logits>,
                           sw::ForwardOnly>;
 
-  Writer(const Net& net, C& ranks, const Text& text)
+  Writer(const Net& net, C& ranks, const Text& text, const sw::ModelOptions& options = {})
       : model(net, ranks, sw::Seed{1},
               sw::Shape{{sw::Axis::batch, sw::dynamic}, {sw::Axis::sequence, sw::dynamic}},
-              backend_),
+              backend_, options),
         text_(text),
         place_(sw::place_of(ranks)),
         cache_({text.sequences, text.behind + 1}) {
+    if (options.to_be_loaded) return;
     model.visit_parameters([](auto& p) {
       if (p.name != "0.weight") return;
       for (std::size_t i = 0; i < p.value.size(); ++i)  // as in GPT-2

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The next token of texts by a GPT-2 in llama.cpp, as it comes, as a contender; see gpt_tokens.cpp.
 
-usage: llama_gpt_tokens.py float|bf16 THREADS next|whole FOLDER SEQUENCES
+usage: llama_gpt_tokens.py float|bf16 THREADS next|whole|load FOLDER SEQUENCES
 
 Writes the problem's parameters as GGUF beside them, in a process of its own, so that its memory is not
 counted. llama.cpp keeps keys and values in fp16 and looks GELU up in a table of fp16, so its logits are
@@ -84,6 +84,10 @@ class Texts:
         self.context = llama_cpp.llama_init_from_model(self.model, options)
         self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model))
 
+    def end(self):
+        llama_cpp.llama_free(self.context)
+        llama_cpp.llama_model_free(self.model)
+
     def read(self, ids, begin):
         """Of each sequence the logits of the last token, in memory that the next call overwrites; `ids` are
         its tokens from `begin` on."""
@@ -118,12 +122,16 @@ def main(dtype, threads, what, folder, sequences):
     behind = PIECES * pieces.shape[2]
     texts = Texts(file, int(threads), sequences, behind + 1)
     before, following = pieces.swapaxes(0, 1).reshape(sequences, -1), ids[-sequences:, None]
-    if what == "whole":
+    if what != "next":
         before, following = before[:, :0], numpy.concatenate((before, following), 1)
     for begin in range(0, before.shape[1], pieces.shape[2]):
         texts.read(before[:, begin:begin + pieces.shape[2]], begin)
 
     def step():
+        nonlocal texts
+        if what == "load":
+            texts.end()
+            texts = Texts(file, int(threads), sequences, behind + 1)
         logits = texts.read(following, before.shape[1])
         texts.shorten(sequences, before.shape[1])
         return logits

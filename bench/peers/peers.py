@@ -87,11 +87,15 @@ def gpts(at, *_):
             ("PyTorch, 2 threads", at.python_of("torch_gpt.py"), ["step"])]
 
 
-def tokens_of_gpts(at, dtype, sizes, what="next"):
+LLAMA = {"llama.cpp": "llama_gpt_tokens.py"}
+BOTH = {"PyTorch": "torch_gpt_tokens.py", **LLAMA}
+
+
+def tokens_of_gpts(at, dtype, sizes, what="next", others=BOTH):
     return [contender for threads in ("1", "2") for contender in (
         (f"ours, threads: {threads}", [*at.ours("peer_gpt_tokens", dtype, threads, what), *sizes], ["step"]),
         *((f"{name}, threads: {threads}", [*at.python_of(program, dtype, threads, what), sizes[0]], ["step"])
-          for name, program in (("PyTorch", "torch_gpt_tokens.py"), ("llama.cpp", "llama_gpt_tokens.py"))))]
+          for name, program in others.items()))]
 
 
 # Problems of a kind as (name, sizes that its folder is made of), their dtypes, what writes one into the
@@ -116,6 +120,8 @@ KINDS = {
                      for sequences, behind in (("16", "8"), ("1", "512"))],
                     ["float", "bf16"], ["peer_gpt_tokens", "make"],
                     lambda *problem: tokens_of_gpts(*problem, "whole")),
+    "load": Kind([("1 x 9", ["1", "8"])], ["float", "bf16"], ["peer_gpt_tokens", "make_files"],
+                 lambda *problem: tokens_of_gpts(*problem, "load", LLAMA)),
 }
 
 
