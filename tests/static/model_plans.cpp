@@ -279,7 +279,9 @@ static_assert(is_path(critical_path(gather_of_data, along_data(4)), 2, 4 * 3600 
 static_assert(is_path(critical_path(sum_of_data, along_data(16), false), 2, 2 * 4 * 4500));
 static_assert(is_path(critical_path(all_reduce(1024), {.tensor = 16}, false), 1, 15 * 4096));
 static_assert(is_path(critical_path(all_to_all(1600), {.tensor = 4}, false), 1, 4 * 300));
-static_assert(is_path(critical_path(all_to_all(1600), {.tensor = 4}), 3, 4 * 300 + 144 + 192));
+// With checks ranks also tell each other their counts, and then all of them what they found.
+static_assert(is_path(critical_path(all_to_all(1600), {.tensor = 4}), 4,
+                      4 * 300 + 144 + 3 * 8 + 3 * 40));
 static_assert(is_path(critical_path(gather_of_data, along_data(1)), 0, 0.0) ||
               critical_path(gather_of_data, along_data(1)).bytes == 0);
 

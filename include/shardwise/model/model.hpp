@@ -323,7 +323,8 @@ class Model : public ModelBase<Ctx> {
   ///          ranks; if a layer is found, also for each input, and two of one double if one is not
   ///          finite
   /// throws   argument_error for a flight that is not reserved
-  [[gnu::cold]] void find_non_finite(input_view x, Flight flight = {}) requires(Use::trains) {
+  [[gnu::cold]] void find_non_finite(const input_view& x,
+                                     Flight flight = {}) requires(Use::trains) {
     const auto call = this->in_call();
     detail::FlightState& batch = this->at(flight);
     const detail::BatchPlace place = batch.place;

@@ -5,8 +5,10 @@
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <optional>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/block_mismatch.hpp"
 #include "shardwise/comm/detail/sum_tree.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/mesh.hpp"
@@ -98,10 +100,14 @@ class MpiPaths {
     path += all_gather(elements);
     return path;
   }
-  /// Each rank sends so many elements in all; with checks, before that, its counts.
+  /// Each rank sends so many elements in all; with checks, before that, to each rank a count, and
+  /// to all what it has found (comm/detail/mpi_block_agreement.hpp).
   constexpr CriticalPath all_to_all(double elements_of_rank, bool compares_counts) const {
     CriticalPath path{1, elements_of_rank * bytes_};
-    if (compares_counts) path += MpiPaths(ranks_, Dtype::int64).all_gather(2.0 * ranks_ * ranks_);
+    if (!compares_counts) return path;
+    path += {1, others() * sizeof(std::size_t)};
+    constexpr std::size_t found = sizeof(std::optional<BlockMismatch>);
+    path += MpiPaths(ranks_, Dtype::uint8).all_gather(static_cast<double>(found) * ranks_);
     return path;
   }
 
