@@ -75,7 +75,7 @@ TEST_CASE_TEMPLATE("few rows: sums of a formula, with a bias or ReLU, at every r
 
 TEST_CASE("few rows: more inputs than are read at once") {
   if (!detail::onednn::has(dnnl_cpu_isa_avx512_core)) return;
-  for (const std::size_t rows : {4, 5, 8}) {
+  for (const std::size_t rows : {4U, 5U, 8U}) {
     const auto problem = LinearProblem<float>::of_integers(rows, 2 * 1024 + 37, 70);
     auto y = backend_test::unwritten<float>(rows * problem.out);
     detail::onednn::RowProduct<float>{{rows, problem.in, problem.out, problem.x.data(),
