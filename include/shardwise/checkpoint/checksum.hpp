@@ -26,6 +26,7 @@
 
 #include "shardwise/checkpoint/safetensors_header.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/independent_loop.hpp"
 
 namespace shardwise::detail {
 
@@ -33,6 +34,36 @@ namespace shardwise::detail {
 class checksum_error : public data_error {
  public:
   using data_error::data_error;
+};
+
+/// The sums of every eighth of some words. Compilers make vectors of pairs of words; of words that
+/// become twice as long g++ makes slow ones.
+struct WordSums {
+  static constexpr std::size_t lanes = 8;
+
+  std::array<std::uint64_t, lanes> sums{};          ///< of the words of a lane
+  std::array<std::uint64_t, lanes> sums_of_sums{};  ///< these have word i of n words n - i times
+
+  WordSums() = default;
+  /// Of `rounds` times 8 words.
+  [[gnu::always_inline]] WordSums(const std::byte* in, std::size_t rounds) {
+    using Pairs [[gnu::vector_size(32)]] = std::uint64_t;
+    Pairs even{}, odd{}, evens{}, odds{};
+    for (std::size_t round = 0; round < rounds; ++round) {
+      Pairs pairs;
+      std::memcpy(&pairs, in + round * sizeof pairs, sizeof pairs);
+      even += pairs & 0xffffffffU;
+      odd += pairs >> 32;
+      evens += even;
+      odds += odd;
+    }
+    for (std::size_t i = 0; i < lanes / 2; ++i) {
+      sums[2 * i] = even[i];
+      sums[2 * i + 1] = odd[i];
+      sums_of_sums[2 * i] = evens[i];
+      sums_of_sums[2 * i + 1] = odds[i];
+    }
+  }
 };
 
 /// The checksum of some bytes of a text or tensor.
@@ -75,22 +106,14 @@ struct Checksum {
   }
 
   void add_words(std::uint64_t first, const std::byte* in, std::size_t count) {
-    constexpr std::size_t lanes = 4;  // of a vector that compilers make
-    const std::size_t rounds = count / lanes;
-    std::uint64_t sums[lanes]{}, sums_of_sums[lanes]{};  // these have word i `rounds - i` times
-    std::uint32_t words[lanes];
-    for (std::size_t round = 0; round < rounds; ++round) {
-      std::memcpy(words, in + round * sizeof words, sizeof words);
-      for (std::size_t lane = 0; lane < lanes; ++lane) {
-        sums[lane] += words[lane];
-        sums_of_sums[lane] += sums[lane];
-      }
+    const std::size_t rounds = count / WordSums::lanes;
+    WordSums of;
+    in_widest_vectors([&of, in, rounds] { of = WordSums(in, rounds); });
+    for (std::size_t lane = 0; lane < WordSums::lanes; ++lane) {
+      add_word(first + lane + WordSums::lanes * rounds, of.sums[lane]);
+      weighted -= WordSums::lanes * of.sums_of_sums[lane];
     }
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
-      add_word(first + lane + lanes * rounds, sums[lane]);
-      weighted -= lanes * sums_of_sums[lane];
-    }
-    for (std::size_t i = rounds * lanes; i < count; ++i) {
+    for (std::size_t i = rounds * WordSums::lanes; i < count; ++i) {
       std::uint32_t word = 0;
       std::memcpy(&word, in + i * sizeof word, sizeof word);
       add_word(first + i, word);
