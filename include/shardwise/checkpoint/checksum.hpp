@@ -36,8 +36,8 @@ class checksum_error : public data_error {
   using data_error::data_error;
 };
 
-/// The sums of every eighth of some words. Compilers make vectors of pairs of words; of words that
-/// become twice as long g++ makes slow ones.
+/// The sums of words in 8 lanes: word i is in lane i % 8. Words are read in pairs of 8 bytes, which
+/// compilers add in vectors; to make each word twice as long takes as much time as the sums.
 struct WordSums {
   static constexpr std::size_t lanes = 8;
 
