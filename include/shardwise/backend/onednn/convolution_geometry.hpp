@@ -49,13 +49,26 @@ constexpr bool windows_fit(const ConvolutionCall& call) {
 /// Whether the images have a depth axis.
 constexpr bool has_depth(const ConvolutionCall& call) { return call.space[0] != SpatialAxis{}; }
 
-/// Whether the library's kernels for float are correct for this call. Of 300,000 random
-/// convolutions oneDNN 2.6.3 computed two wrongly: images with a depth, strides above 1, and
-/// windows that do not fit.
+/// Whether the library's gradient of a weight is correct for windows along a depth. Where windows
+/// reach past both ends of an image, oneDNN 2.6.3 may count the taps inside it wrongly, and write
+/// past the gradient. It does not if only one window begins before the image, if one begins at its
+/// start, or if a window and a stride fit into it; and, where windows are longer than the image, if
+/// there are at least as many windows as elements of padding before it.
+constexpr bool depth_is_right(const SpatialAxis& depth) {
+  if (!windows_fit(depth)) return depth.before <= depth.output;
+  const std::size_t reach = (depth.kernel - 1) * depth.dilation + 1;
+  return depth.before <= depth.stride || depth.before % depth.stride == 0 ||
+         elements_read(depth) >= reach + depth.stride;
+}
+
+/// Whether the library's kernels for float are correct for this call. Of 2,000,000 random
+/// convolutions of images with a depth, oneDNN 2.6.3 computed six wrongly in the depth, and of
+/// 300,000 others two where strides are above 1 and windows do not fit.
 constexpr bool float_is_right(const ConvolutionCall& call) {
   const auto strides = [](const SpatialAxis& axis) { return axis.stride > 1; };
-  return !has_depth(call) || windows_fit(call) ||
-         std::none_of(call.space.begin(), call.space.end(), strides);
+  return !has_depth(call) ||
+         ((windows_fit(call) || std::none_of(call.space.begin(), call.space.end(), strides)) &&
+          depth_is_right(call.space[0]));
 }
 
 /// Whether the library's kernels for bf16 are correct for this call: one group, or one for each
