@@ -5,6 +5,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <type_traits>
 
 #include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/elementwise.hpp"
@@ -33,7 +34,12 @@ constexpr batch samples{rows};
 // --- bytes as people write them ------------------------------------------------------------------
 
 static_assert(1_KiB == 1024 && 4_MiB == 4 * 1024 * 1024 && 2_GiB == std::size_t{2} << 30);
-static_assert(18014398509481983_KiB == ~std::size_t{1023});  // the most that can be counted
+static_assert(18014398509481983_KiB == ~std::size_t{1023});
+template <unsigned long long N>
+concept can_be_counted = requires {
+  typename std::integral_constant<std::size_t, detail::bytes_of(N, 1024)>;
+};
+static_assert(can_be_counted<18014398509481983> && !can_be_counted<18014398509481984>);
 static_assert(0_GiB == 0 && std::same_as<decltype(1_KiB), std::size_t>);
 
 // --- layouts and local shapes --------------------------------------------------------------------

@@ -14,6 +14,7 @@
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/save_parts.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
+#include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/checkpoint/training.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "support/file_tensors.hpp"
@@ -262,6 +263,13 @@ TEST_CASE("an error names 20 tensors of a kind, and counts the others") {
     check_mentions(
         told, {"missing: 0, 1, ", ", 18, 19" + std::string(count == 20 ? "." : " and 3 more.")});
   }
+}
+
+TEST_CASE("a message shows the first 100 characters of a name, without those that control") {
+  const std::string longest(100, 'a');
+  CHECK(detail::in_quotes(longest) == "'" + longest + "'");
+  CHECK(detail::in_quotes(longest + 'b') == "'" + longest + "...'");
+  CHECK(detail::in_quotes("a\x1f\n b\x7f\xc3\xa9") == "'a?? b?\xc3\xa9'");
 }
 
 TEST_CASE("tensors that are larger than a block or a piece") {

@@ -79,6 +79,7 @@ void check_round_trip() {
   const T* const memory = tensor.data();
   auto handle = to_dlpack(std::move(tensor));
   CHECK(handle->version.major == 1);
+  CHECK(handle->version.minor == 1);
   const DlpackTensor<T> back(std::move(handle), axes);
   CHECK(back.view().data() == memory);
   CHECK(back.view().global() == shape);

@@ -40,6 +40,7 @@ nvtxStringHandle_t make_title(nvtxDomainHandle_t, const char* text) {
   return reinterpret_cast<nvtxStringHandle_t>(&told.titles.emplace_back(text));
 }
 int push(nvtxDomainHandle_t, const nvtxEventAttributes_t* range) {
+  if (range->messageType != NVTX_MESSAGE_TYPE_REGISTERED) return -1;
   const auto* title = reinterpret_cast<const std::string*>(range->message.registered);
   told.ranges.push_back(std::string(2 * told.depth++, ' ') + *title);
   return 0;
