@@ -6,8 +6,8 @@
 set(SHARDWISE_PARTS onednn cblas mpi checkpoint cuda nccl)
 set(SHARDWISE_FIND_MODULES ${CMAKE_CURRENT_LIST_DIR})
 
-# Programs that are compiled faster: shardwise::compiled has the functions that are no templates, built
-# where a target links it; a target that links shardwise::precompiled precompiles the umbrella.
+# Programs that are compiled faster: shardwise::compiled has the functions that are no templates, and
+# loops, built where a target links it; a target that links shardwise::precompiled precompiles the umbrella.
 function(shardwise_compiled target kind)
   string(REPLACE shardwise_ "" source ${target})
   add_library(${target} ${kind} EXCLUDE_FROM_ALL

@@ -1,4 +1,5 @@
-// The functions that are no templates, for programs that are compiled with SHARDWISE_COMPILED.
+// The functions that are no templates, and loops for each dtype, for programs that are compiled
+// with SHARDWISE_COMPILED.
 
 #ifndef SHARDWISE_COMPILED
 #define SHARDWISE_COMPILED
@@ -7,6 +8,7 @@
 #error "shardwise: compile compiled.cpp without a header of shardwise in front of it"
 #endif
 #define SHARDWISE_INLINE
+#define SHARDWISE_EXTERN
 
 #include "shardwise/comm/describe_mesh.hpp"
 #include "shardwise/comm/launch_environment.hpp"

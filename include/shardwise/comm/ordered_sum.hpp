@@ -5,9 +5,11 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/independent_loop.hpp"
 
@@ -102,3 +104,26 @@ void ordered_sum(std::span<const T* const> in, std::size_t first, std::size_t co
 }
 
 }  // namespace shardwise
+
+#ifdef SHARDWISE_COMPILED
+
+namespace shardwise {
+
+SHARDWISE_EXTERN template void ordered_sum(std::span<const float* const>, std::size_t, std::size_t,
+                                           std::span<float* const>, Reduction);
+SHARDWISE_EXTERN template void ordered_sum(std::span<const double* const>, std::size_t, std::size_t,
+                                           std::span<double* const>, Reduction);
+SHARDWISE_EXTERN template void ordered_sum(std::span<const bf16* const>, std::size_t, std::size_t,
+                                           std::span<bf16* const>, Reduction);
+SHARDWISE_EXTERN template void ordered_sum(std::span<const fp16* const>, std::size_t, std::size_t,
+                                           std::span<fp16* const>, Reduction);
+SHARDWISE_EXTERN template void ordered_sum(std::span<const std::int32_t* const>, std::size_t,
+                                           std::size_t, std::span<std::int32_t* const>, Reduction);
+SHARDWISE_EXTERN template void ordered_sum(std::span<const std::int64_t* const>, std::size_t,
+                                           std::size_t, std::span<std::int64_t* const>, Reduction);
+SHARDWISE_EXTERN template void ordered_sum(std::span<const std::uint8_t* const>, std::size_t,
+                                           std::size_t, std::span<std::uint8_t* const>, Reduction);
+
+}  // namespace shardwise
+
+#endif

@@ -4,6 +4,8 @@
 //
 // A header declares such functions, and defines them at its end, in `#ifdef SHARDWISE_INLINE`. What
 // runs for each element, or so often that its call would show in a small step, is inline in both.
+// Loops over elements of each dtype that take compilers long are listed at the end of their header,
+// in `#ifdef SHARDWISE_COMPILED`, after SHARDWISE_EXTERN.
 
 #include "shardwise/version.hpp"
 
@@ -11,6 +13,11 @@
 /// Stands before such a definition.
 #define SHARDWISE_INLINE inline
 #else
+
+#ifndef SHARDWISE_EXTERN
+/// Stands before the instantiation of a template, of which compiled.cpp has the code.
+#define SHARDWISE_EXTERN extern
+#endif
 
 // The linker refuses a program of another version, another standard or other containers: what it
 // asks for has another name than what compiled.cpp defines.

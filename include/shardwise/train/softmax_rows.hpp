@@ -9,6 +9,7 @@
 
 #include "shardwise/backend/detail/elementary.hpp"
 #include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/core/compiled.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/independent_loop.hpp"
 #include "shardwise/train/labels.hpp"
@@ -291,3 +292,21 @@ struct LossOfRow {
 };
 
 }  // namespace shardwise::detail
+
+#ifdef SHARDWISE_COMPILED
+
+namespace shardwise::detail {
+
+SHARDWISE_EXTERN template void independent_loop(std::size_t, const WholeRow<float>&);
+SHARDWISE_EXTERN template void independent_loop(std::size_t, const SumsOfRow<float>&);
+SHARDWISE_EXTERN template void independent_loop(std::size_t, const EndOfRow<float>&);
+SHARDWISE_EXTERN template void independent_loop(std::size_t, const WholeRow<double>&);
+SHARDWISE_EXTERN template void independent_loop(std::size_t, const SumsOfRow<double>&);
+SHARDWISE_EXTERN template void independent_loop(std::size_t, const EndOfRow<double>&);
+SHARDWISE_EXTERN template void independent_loop(std::size_t, const WholeRow<bf16>&);
+SHARDWISE_EXTERN template void independent_loop(std::size_t, const SumsOfRow<bf16>&);
+SHARDWISE_EXTERN template void independent_loop(std::size_t, const EndOfRow<bf16>&);
+
+}  // namespace shardwise::detail
+
+#endif
