@@ -26,6 +26,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1675
 #endif
+#include "shardwise/backend/onednn/pair_product.hpp"
 #include "shardwise/backend/onednn/row_product.hpp"
 #include "shardwise/backend/onednn/tile_product.hpp"
 #include "shardwise/backend/onednn/transposed_product.hpp"
@@ -87,8 +88,8 @@ class OneDnn {
 /// The products of one linear layer; see Backend for shapes. A weight that stays is packed if that
 /// pays for its size, its dtype and this number of rows (see WeightProduct), so equal calls give
 /// equal bits. Others are read as they lie: in a forward of one row, or up to four of a large
-/// weight, by a loop of shardwise (see RowProduct), in bf16 by tiles of the processor (see
-/// TileProduct), of up to 48 rows as the first factor of a transposed product (see
+/// weight, by a loop of shardwise (see RowProduct), in bf16 by pairs or tiles of the processor (see
+/// PairProduct and TileProduct), of up to 48 rows as the first factor of a transposed product (see
 /// TransposedProduct). Primitives are kept for the last row counts; a call with one of these row
 /// counts does not allocate in shardwise. Throws backend_error if the library fails.
 template <detail::OneDnnReal T>
@@ -110,17 +111,24 @@ class OneDnn::Linear {
     if (rows == 0 || out_ == 0) return;
     if (in_ == 0) return forward_of_nothing(rows, bias, activation, y);
     const detail::onednn::Forward<T> of{rows, in_, out_, x, weight.data, bias, activation, y};
+    const bool reads_memory = backend_->threads_ == 1 && is_in_no_cache();
+#ifdef __x86_64__
+    if constexpr (std::same_as<T, bf16>) {
+      using detail::onednn::PairProduct;
+      if (reads_memory && PairProduct::gains(rows)) return PairProduct{of}.run();
+    }
+#endif
     if (backend_->threads_ == 1 && (rows == 1 || is_in_no_cache()) &&
         detail::onednn::gains_from_row_product<T>(rows, in_))
       return detail::onednn::RowProduct<T>{of}.run();
 #ifdef __x86_64__
     if constexpr (std::same_as<T, bf16>) {
       using detail::onednn::TileProduct;
-      if (backend_->threads_ == 1 && is_in_no_cache() && TileProduct::gains(out_))
-        return TileProduct{of}.run(backend_->session_);
+      if (reads_memory && TileProduct::gains(out_)) return TileProduct{of}.run(backend_->session_);
     }
 #endif
     const ThreadLimit limit(backend_->threads_);
+    weight.stays = weight.stays && !is_read_as_it_lies();
     if (is_in_no_cache() && !forward_.packs(rows, weight) &&
         detail::onednn::gains_from_transposed_product(rows))
       return transposed_.run(backend_->session_, of);
@@ -157,6 +165,13 @@ class OneDnn::Linear {
  private:
   using Direction = detail::onednn::Direction;
   using ThreadLimit = detail::onednn::ThreadLimit;
+
+  /// Whether no product of a bf16 weight has a packed copy of it: such products have 0.67 to 1.07
+  /// times the speed of packed ones, and half of the memory. See bench/log.md, "Few rows".
+  bool is_read_as_it_lies() const {
+    return std::same_as<T, bf16> && backend_->threads_ == 1 && is_in_no_cache() &&
+           detail::onednn::has_vectors && detail::onednn::multiplies_pairs();
+  }
 
   bool is_in_no_cache() const { return detail::onednn::is_in_no_cache(in_ * out_ * sizeof(T)); }
 

@@ -19,6 +19,9 @@ inline bool multiplies_bf16() { return has(dnnl_cpu_isa_avx512_core_bf16); }
 /// Whether it multiplies bf16 in tiles of 16 rows and columns (AMX).
 inline bool multiplies_tiles() { return has(dnnl_cpu_isa_avx512_core_amx); }
 
+/// Whether it multiplies pairs of bf16 (AVX-512 BF16), and not in tiles.
+inline bool multiplies_pairs() { return multiplies_bf16() && !multiplies_tiles(); }
+
 /// Whether so many bytes do not stay in the cache of a core, which has 1 to 2 MiB.
 constexpr bool is_in_no_cache(std::size_t bytes) { return bytes > std::size_t{2} << 20; }
 
