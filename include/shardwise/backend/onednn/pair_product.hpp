@@ -14,6 +14,7 @@
 #include "shardwise/backend/onednn/processor.hpp"
 #include "shardwise/backend/onednn/vector_dot.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/partition.hpp"
 
 namespace shardwise::detail::onednn {
 
@@ -76,18 +77,15 @@ struct PairProduct {
   /// in a cache.
   template <std::size_t Parts>
   void put_rows(std::size_t first, std::size_t count, std::size_t distance) const {
-    const std::size_t groups = (of.rows + most - 1) / most;
-    for (std::size_t group = 0; group < groups; ++group) {
-      const std::size_t row = of.rows * group / groups;
-      put_group<1, Parts>(of.rows * (group + 1) / groups - row, row, first, count, distance);
-    }
+    const int groups = static_cast<int>((of.rows + most - 1) / most);
+    for (int group = 0; group < groups; ++group)
+      put_group<1, Parts>(block_of(of.rows, {group, groups}), first, count, distance);
   }
 
   template <std::size_t Rows, std::size_t Parts>
-  void put_group(std::size_t rows, std::size_t row, std::size_t first, std::size_t count,
-                 std::size_t distance) const {
-    if (rows == Rows) return put<Rows, Parts>(row, first, count, distance);
-    if constexpr (Rows < most) put_group<Rows + 1, Parts>(rows, row, first, count, distance);
+  void put_group(Interval rows, std::size_t first, std::size_t count, std::size_t distance) const {
+    if (rows.size == Rows) return put<Rows, Parts>(rows.offset, first, count, distance);
+    if constexpr (Rows < most) put_group<Rows + 1, Parts>(rows, first, count, distance);
   }
 
   template <std::size_t Rows, std::size_t Parts>
